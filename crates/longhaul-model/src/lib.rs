@@ -1,0 +1,4 @@
+//! Adapters that ask a model and bring back its reply.
+//!
+//! Never: knows of leases, gates or journals. A provider's JSON stays inside
+//! its adapter and is converted at the door.

@@ -1,0 +1,4 @@
+//! Keeps journals, queues and everything else that must outlive a process.
+//!
+//! Never: folds a journal or decides what a run does. Rules live in the heart;
+//! a store only writes what it is given, whole or not at all.

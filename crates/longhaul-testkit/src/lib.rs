@@ -1,0 +1,5 @@
+//! What the tests of every crate share: doubles at the ports, suites that any
+//! implementation of a port must pass, and the simulation.
+//!
+//! Never: part of a build that ships. It is a dev-dependency, used from
+//! `tests/` only.

@@ -1,0 +1,4 @@
+//! Longhaul, a durable runtime for AI agents: the facade that programs use.
+//!
+//! Never: holds a business rule. It names the concrete parts, puts them
+//! together, and passes words on.
