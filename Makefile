@@ -1,0 +1,19 @@
+# The doors of the house. Each one does its own set-up.
+
+.DEFAULT_GOAL := help
+.PHONY: help test demo prove fmt
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## the gate: format, lints, tidiness, every test; what CI runs
+	@scripts/test
+
+demo: ## show Longhaul at work
+	@scripts/demo
+
+prove: ## the long checks: many more seeds and cases, and the journal's bench
+	@scripts/prove
+
+fmt: ## format all Rust
+	@cargo fmt --all

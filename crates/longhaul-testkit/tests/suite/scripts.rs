@@ -1,0 +1,136 @@
+//! The scripts of the house, run against a machine of stubs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A folder of stubs that stands before the real commands.
+struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    /// `apt-get` and `sudo` write down what they were asked; `id` says who we are.
+    fn new(uid: u32, sudo: &str) -> Self {
+        let machine = Self {
+            folder: TempDir::new().expect("a folder"),
+        };
+        let log = machine.path("log");
+        machine.stub(
+            "apt-get",
+            &format!("echo \"apt-get $*\" >>'{}'", log.display()),
+        );
+        machine.stub("id", &format!("echo {uid}"));
+        machine.stub("sudo", sudo);
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn stub(&self, name: &str, body: &str) {
+        let path = self.path(name);
+        fs::write(&path, format!("#!/usr/bin/env bash\n{body}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
+    }
+
+    fn setup(&self, list: &str) -> Output {
+        fs::write(self.path("list"), list).expect("written");
+        let path = std::env::var("PATH").unwrap_or_default();
+        Command::new(root().join("scripts/setup"))
+            .arg(self.path("list"))
+            .env("PATH", format!("{}:{path}", self.folder.path().display()))
+            .output()
+            .expect("setup starts")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn bash(script: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(script).current_dir(root());
+    command
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes))
+        .concat()
+}
+
+const MISSING: &str =
+    "# a comment\n\nbash bash runs this\nno-such-thing thing-package for a test\n";
+
+#[test]
+fn setup_does_nothing_where_nothing_is_missing() {
+    let machine = Machine::new(0, "exit 1");
+    let output = machine.setup("bash bash runs this\n");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(machine.log(), "");
+}
+
+#[test]
+fn setup_installs_what_is_missing_where_it_may() {
+    let asked = "apt-get update -qq\napt-get install -y --no-install-recommends thing-package\n";
+    let as_root = Machine::new(0, "exit 1");
+    assert!(as_root.setup(MISSING).status.success());
+    assert_eq!(as_root.log(), asked);
+    let with_sudo = Machine::new(1000, "[[ $1 == -n ]] || exec \"$@\"");
+    assert!(with_sudo.setup(MISSING).status.success());
+    assert_eq!(with_sudo.log(), asked);
+}
+
+#[test]
+fn setup_names_the_command_where_it_may_not() {
+    let machine = Machine::new(1000, "exit 1");
+    let output = machine.setup(MISSING);
+    assert_eq!(output.status.code(), Some(1));
+    let expected =
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends thing-package";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+    assert_eq!(machine.log(), "");
+}
+
+#[test]
+fn a_failing_stage_stops_the_gate_and_says_how_to_repeat_it() {
+    let script = "source scripts/lib.sh; stage one true; stage two grep 'a b' /dev/null; echo on";
+    let output = bash(script).output().expect("bash starts");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("== one: 0 s"), "{said}");
+    assert!(
+        said.contains("== two FAILED after 0 s") && said.contains("grep 'a b' /dev/null"),
+        "{said}"
+    );
+    assert!(!said.contains("on\n== "), "{said}");
+}
+
+#[test]
+fn ci_builds_under_the_cache_and_a_person_does_not() {
+    let cache = TempDir::new().expect("a folder");
+    let target = |ci: &str, cache: &Path| {
+        let mut command = bash("source scripts/lib.sh; echo \"${CARGO_TARGET_DIR:-here}\"");
+        command
+            .env_remove("CARGO_TARGET_DIR")
+            .env("CI", ci)
+            .env("XDG_CACHE_HOME", cache);
+        said(&command.output().expect("bash starts"))
+            .trim()
+            .to_owned()
+    };
+    let expected = cache.path().join("longhaul/target").display().to_string();
+    assert_eq!(target("true", cache.path()), expected);
+    assert_eq!(target("", cache.path()), "here");
+    assert_eq!(target("true", Path::new("/nonexistent")), "here");
+}
