@@ -1,0 +1,155 @@
+//! The arrows between our own crates, against the table of floors.
+
+use super::finding::Finding;
+use super::house::Text;
+use super::manifest::{self, Kind, Manifest};
+
+/// Who may use whom. A crate that is not here is not part of the house.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("longhaul-core", &[]),
+    ("longhaul-run", &["longhaul-core"]),
+    ("longhaul-store", &["longhaul-core"]),
+    ("longhaul-model", &["longhaul-core"]),
+    ("longhaul-tool", &["longhaul-core"]),
+    ("longhaul-sandbox", &["longhaul-core"]),
+    ("longhaul-engine", &["longhaul-core", "longhaul-run"]),
+    ("longhaul-server", &["longhaul-core", "longhaul-engine"]),
+    (
+        "longhaul",
+        &[
+            "longhaul-core",
+            "longhaul-run",
+            "longhaul-store",
+            "longhaul-model",
+            "longhaul-tool",
+            "longhaul-sandbox",
+            "longhaul-engine",
+            "longhaul-server",
+        ],
+    ),
+    (TESTKIT, &["longhaul-core", "longhaul-run"]),
+];
+
+const TESTKIT: &str = "longhaul-testkit";
+
+const MEND: &str = "move the code to a floor that may see both, or hand the need in through a port \
+                    of longhaul-core; the table is in ARCHITECTURE.md";
+
+/// Compares every arrow of every manifest with the table.
+pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
+    let (manifests, mut findings) = manifest::crates(files);
+    for manifest in &manifests {
+        findings.extend(check_one(manifest));
+    }
+    for (name, _) in MAY_USE {
+        if !manifests.iter().any(|manifest| manifest.name == *name) {
+            let wrong = format!("the table of floors names {name}, which is not there");
+            findings.push(Finding::new(
+                "crates/",
+                wrong,
+                "add the crate, or take its row away",
+            ));
+        }
+    }
+    findings
+}
+
+fn check_one(manifest: &Manifest) -> Vec<Finding> {
+    let Some((_, may_use)) = MAY_USE.iter().find(|(name, _)| *name == manifest.name) else {
+        let wrong = format!("{} is not in the table of floors", manifest.name);
+        let mend = "give it a floor in MAY_USE and in ARCHITECTURE.md, if it earns a wall";
+        return vec![Finding::new(&manifest.path, wrong, mend)];
+    };
+    let ours = |name: &str| name == "longhaul" || name.starts_with("longhaul-");
+    let arrows = manifest
+        .dependencies
+        .iter()
+        .filter(|arrow| ours(&arrow.name));
+    let wrong = arrows.filter(|arrow| {
+        let for_tests = arrow.kind == Kind::Dev && arrow.name == TESTKIT;
+        !for_tests && !may_use.contains(&arrow.name.as_str())
+    });
+    let say = |name: &str| format!("{} may not use {name}", manifest.name);
+    wrong
+        .map(|arrow| Finding::at(&manifest.path, arrow.line, say(&arrow.name), MEND))
+        .collect()
+}
+
+#[cfg(test)]
+mod checked {
+    use super::super::finding::said;
+    use super::super::house::fixture;
+    use super::check;
+
+    /// Findings about one crate; the rest of the table is missing in these small houses.
+    fn about(written: &str) -> Vec<String> {
+        let mut all = said(&check(&fixture(written)));
+        all.retain(|line| !line.starts_with("crates/: "));
+        all
+    }
+
+    #[test]
+    fn arrows_of_the_table_are_welcome() {
+        let house = r#"
+        //- crates/longhaul-engine/Cargo.toml
+        [package]
+        name = "longhaul-engine"
+        [dependencies]
+        longhaul-core.workspace = true
+        longhaul-run.workspace = true
+        tokio.workspace = true
+        [dev-dependencies]
+        longhaul-testkit.workspace = true
+        "#;
+        assert_eq!(about(house), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_pillar_that_touches_a_pillar_is_found_in_every_section() {
+        let house = r#"
+        //- crates/longhaul-store/Cargo.toml
+        [package]
+        name = "longhaul-store"
+        [dependencies]
+        longhaul-run.workspace = true
+        [build-dependencies]
+        longhaul.workspace = true
+        [dev-dependencies]
+        longhaul-model.workspace = true
+        "#;
+        let expected = [
+            ("4", "longhaul-run"),
+            ("6", "longhaul"),
+            ("8", "longhaul-model"),
+        ]
+        .map(|(line, name)| {
+            format!("crates/longhaul-store/Cargo.toml:{line}: longhaul-store may not use {name}")
+        });
+        assert_eq!(about(house), expected);
+    }
+
+    #[test]
+    fn the_testkit_is_for_tests_only() {
+        let house = r#"
+        //- crates/longhaul-run/Cargo.toml
+        [package]
+        name = "longhaul-run"
+        [dependencies]
+        longhaul-testkit.workspace = true
+        "#;
+        let expected =
+            "crates/longhaul-run/Cargo.toml:4: longhaul-run may not use longhaul-testkit";
+        assert_eq!(about(house), [expected]);
+    }
+
+    #[test]
+    fn an_eleventh_crate_and_a_missing_one_are_found() {
+        let house = "//- crates/longhaul-utils/Cargo.toml\n[package]\nname = \"longhaul-utils\"\n";
+        let all = said(&check(&fixture(house)));
+        assert!(
+            all[0].ends_with("longhaul-utils is not in the table of floors"),
+            "{all:?}"
+        );
+        assert_eq!(all.len(), 11);
+    }
+}

@@ -1,0 +1,189 @@
+//! A crate's manifest, parsed as far as the checks need it.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::finding::Finding;
+use super::house::Text;
+
+/// How a crate depends on another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Build,
+    Dev,
+}
+
+/// One dependency as the manifest writes it.
+#[derive(Debug)]
+pub(crate) struct Dependency {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    /// It says `workspace = true`.
+    pub(crate) inherited: bool,
+    /// It is given a second name by `package = "..."`.
+    pub(crate) renamed: bool,
+    /// It comes from a git address.
+    pub(crate) git: bool,
+}
+
+/// A manifest of a crate, or of the whole house.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) dependencies: Vec<Dependency>,
+    /// `[workspace.dependencies]`, where the manifest is that of the house.
+    pub(crate) shared: Vec<Dependency>,
+    /// `[lints] workspace = true` is there.
+    pub(crate) lints: bool,
+    /// Fields of `[package]` that are taken from the workspace.
+    pub(crate) inherits: Vec<String>,
+}
+
+/// The manifests of all crates; one that does not parse is a finding.
+pub(crate) fn crates(files: &[Text]) -> (Vec<Manifest>, Vec<Finding>) {
+    let manifests = files
+        .iter()
+        .filter(|file| file.room() == Some("Cargo.toml"));
+    let mut read = Vec::new();
+    let mut findings = Vec::new();
+    for result in manifests.map(parse) {
+        match result {
+            Ok(manifest) => read.push(manifest),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    (read, findings)
+}
+
+/// Reads one manifest.
+pub(crate) fn parse(file: &Text) -> Result<Manifest, Finding> {
+    let fault = |error: toml::de::Error| {
+        Finding::new(
+            &file.path,
+            format!("does not parse: {}", error.message()),
+            "write valid TOML",
+        )
+    };
+    let parsed = DeTable::parse(&file.text).map_err(fault)?;
+    let root = parsed.get_ref();
+    let package = table(root, "package");
+    let mut dependencies = sections(root, &file.text);
+    for target in table(root, "target").into_iter().flatten() {
+        if let Some(target) = target.1.get_ref().as_table() {
+            dependencies.extend(sections(target, &file.text));
+        }
+    }
+    let shared = table(root, "workspace").and_then(|workspace| table(workspace, "dependencies"));
+    Ok(Manifest {
+        path: file.path.clone(),
+        name: package
+            .and_then(|package| string(package, "name"))
+            .unwrap_or_default(),
+        dependencies,
+        shared: shared
+            .map(|found| list(found, Kind::Normal, &file.text))
+            .unwrap_or_default(),
+        lints: table(root, "lints").is_some_and(inherited),
+        inherits: package.map(inherits).unwrap_or_default(),
+    })
+}
+
+fn sections(root: &DeTable<'_>, text: &str) -> Vec<Dependency> {
+    let kinds = [
+        ("dependencies", Kind::Normal),
+        ("build-dependencies", Kind::Build),
+        ("dev-dependencies", Kind::Dev),
+    ];
+    let found = kinds
+        .into_iter()
+        .filter_map(|(name, kind)| Some((table(root, name)?, kind)));
+    found
+        .flat_map(|(section, kind)| list(section, kind, text))
+        .collect()
+}
+
+fn list(section: &DeTable<'_>, kind: Kind, text: &str) -> Vec<Dependency> {
+    let entries = section.iter().map(|(key, value)| {
+        let inner = value.get_ref().as_table();
+        let has = |field: &str| inner.is_some_and(|inner| get(inner, field).is_some());
+        Dependency {
+            kind,
+            name: key.get_ref().to_string(),
+            line: 1 + text[..key.span().start].matches('\n').count(),
+            inherited: inner.is_some_and(inherited),
+            renamed: has("package"),
+            git: has("git"),
+        }
+    });
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_by_key(|found| found.line);
+    entries
+}
+
+fn inherits(package: &DeTable<'_>) -> Vec<String> {
+    let fields = package
+        .iter()
+        .filter(|(_, value)| value.get_ref().as_table().is_some_and(inherited));
+    fields.map(|(key, _)| key.get_ref().to_string()).collect()
+}
+
+fn inherited(entry: &DeTable<'_>) -> bool {
+    get(entry, "workspace").is_some_and(|value| value.get_ref().as_bool() == Some(true))
+}
+
+fn table<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a DeTable<'i>> {
+    get(root, name)?.get_ref().as_table()
+}
+
+fn string(root: &DeTable<'_>, name: &str) -> Option<String> {
+    get(root, name)?.get_ref().as_str().map(str::to_owned)
+}
+
+fn get<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a Spanned<DeValue<'i>>> {
+    root.iter()
+        .find(|(key, _)| key.get_ref() == name)
+        .map(|(_, value)| value)
+}
+
+#[test]
+fn a_manifest_is_read_with_its_sections_and_lines() {
+    let files = super::house::fixture(
+        r#"
+        //- crates/a/Cargo.toml
+        [package]
+        name = "a"
+        edition.workspace = true
+        [lints]
+        workspace = true
+        [dependencies]
+        b.workspace = true
+        [target.'cfg(unix)'.build-dependencies]
+        c = { version = "1", package = "d" }
+        "#,
+    );
+    let read = parse(&files[0]).expect("it parses");
+    assert_eq!((read.name.as_str(), read.lints), ("a", true));
+    assert_eq!(read.inherits, ["edition"]);
+    let [b, c] = read.dependencies.as_slice() else {
+        panic!("two dependencies")
+    };
+    assert_eq!(
+        (b.kind, b.line, b.inherited, b.renamed),
+        (Kind::Normal, 7, true, false)
+    );
+    assert_eq!(
+        (c.kind, c.line, c.inherited, c.renamed),
+        (Kind::Build, 9, false, true)
+    );
+}
+
+#[test]
+fn a_manifest_that_does_not_parse_is_a_finding() {
+    let files = super::house::fixture("//- crates/a/Cargo.toml\n[package\n");
+    let (read, findings) = crates(&files);
+    assert!(read.is_empty());
+    assert_eq!(findings.len(), 1);
+}

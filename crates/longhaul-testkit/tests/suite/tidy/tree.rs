@@ -1,0 +1,220 @@
+//! The modules of a crate as its `mod` lines lay them out.
+//!
+//! A module is a file here: an inline `mod` belongs to the file it stands in.
+
+use std::collections::BTreeMap;
+
+use syn::{Attribute, Expr, Item, Lit, Meta};
+
+use super::house::Text;
+use super::tokens;
+
+/// A file as a module.
+pub(crate) struct Module {
+    /// Its names from the root down; the root has none.
+    pub(crate) names: Vec<String>,
+    pub(crate) file: String,
+    pub(crate) ast: syn::File,
+    /// It is compiled for tests only.
+    pub(crate) for_tests: bool,
+}
+
+/// A crate root (library, binary or integration test) with all that hangs on it.
+pub(crate) struct Tree {
+    pub(crate) modules: Vec<Module>,
+}
+
+/// Every tree of the house. A file that does not parse has no children; the
+/// compiler says what is wrong with it.
+pub(crate) fn trees(files: &[Text]) -> Vec<Tree> {
+    let texts: BTreeMap<&str, &str> = files
+        .iter()
+        .map(|file| (file.path.as_str(), file.text.as_str()))
+        .collect();
+    let roots = files.iter().filter(|file| file.room().is_some_and(is_root));
+    let trees = roots.map(|file| {
+        let mut planter = Planter {
+            texts: &texts,
+            modules: Vec::new(),
+        };
+        planter.plant(
+            Spot {
+                names: Vec::new(),
+                for_tests: false,
+            },
+            &file.path,
+            folder(&file.path),
+        );
+        Tree {
+            modules: planter.modules,
+        }
+    });
+    trees.collect()
+}
+
+fn is_root(room: &str) -> bool {
+    let places = ["src/bin/", "tests/", "examples/", "benches/"];
+    let below = places.iter().find_map(|place| room.strip_prefix(place));
+    matches!(room, "src/lib.rs" | "src/main.rs" | "build.rs")
+        || below.is_some_and(|name| {
+            let alone = !name.contains('/') && name.ends_with(".rs");
+            alone || name.split('/').collect::<Vec<_>>()[1..] == ["main.rs"]
+        })
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Where in the tree a module stands.
+#[derive(Debug, Clone)]
+struct Spot {
+    names: Vec<String>,
+    for_tests: bool,
+}
+
+struct Planter<'a> {
+    texts: &'a BTreeMap<&'a str, &'a str>,
+    modules: Vec<Module>,
+}
+
+impl Planter<'_> {
+    /// Adds a file and, from its `mod` lines, the files below it.
+    fn plant(&mut self, spot: Spot, file: &str, children: &str) {
+        let Some(text) = self.texts.get(file) else {
+            return;
+        };
+        let ast = syn::parse_file(text).unwrap_or(syn::File {
+            shebang: None,
+            frontmatter: None,
+            attrs: vec![],
+            items: vec![],
+        });
+        self.grow(&ast.items, &spot, (file, children));
+        let Spot { names, for_tests } = spot;
+        self.modules.push(Module {
+            names,
+            file: file.to_owned(),
+            ast,
+            for_tests,
+        });
+    }
+
+    fn grow(&mut self, items: &[Item], spot: &Spot, (file, children): (&str, &str)) {
+        for item in items {
+            let Item::Mod(item) = item else { continue };
+            let name = item.ident.to_string();
+            let mut below = spot.clone();
+            below.names.push(name.clone());
+            below.for_tests |= is_for_tests(&item.attrs);
+            let folder_below = format!("{children}/{name}");
+            if let Some((_, items)) = &item.content {
+                self.grow(items, &below, (file, &folder_below));
+            } else if let Some(path) = path_attribute(&item.attrs) {
+                let path = format!("{}/{path}", folder(file));
+                let beside = folder(&path).to_owned();
+                self.plant(below, &path, &beside);
+            } else if self
+                .texts
+                .contains_key(format!("{folder_below}.rs").as_str())
+            {
+                self.plant(below, &format!("{folder_below}.rs"), &folder_below);
+            } else {
+                self.plant(below, &format!("{folder_below}/mod.rs"), &folder_below);
+            }
+        }
+    }
+}
+
+fn path_attribute(attributes: &[Attribute]) -> Option<String> {
+    attributes.iter().find_map(|attribute| {
+        let Meta::NameValue(pair) = &attribute.meta else {
+            return None;
+        };
+        let Expr::Lit(literal) = &pair.value else {
+            return None;
+        };
+        let Lit::Str(path) = &literal.lit else {
+            return None;
+        };
+        pair.path.is_ident("path").then(|| path.value())
+    })
+}
+
+/// `#[cfg(test)]`, or `#[test]` itself.
+pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::Path(path) => path.is_ident("test"),
+        Meta::List(list) => {
+            let words = tokens::words(&list.tokens.to_string());
+            list.path.is_ident("cfg") && words.first().is_some_and(|word| word.text == "test")
+        }
+        Meta::NameValue(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod checked {
+    use super::super::house::fixture;
+    use super::trees;
+
+    fn files(house: &str) -> Vec<String> {
+        let trees = trees(&fixture(house));
+        let modules = trees.iter().flat_map(|tree| &tree.modules);
+        let said = modules.map(|module| {
+            let tests = if module.for_tests { " (tests)" } else { "" };
+            format!("{} = {}{tests}", module.names.join("::"), module.file)
+        });
+        let mut said: Vec<_> = said.collect();
+        said.sort();
+        said
+    }
+
+    #[test]
+    fn mod_lines_lead_to_files() {
+        let house = "
+        //- crates/a/src/lib.rs
+        mod b;
+        mod old;
+        mod inline { mod e; }
+        #[cfg(test)]
+        mod t;
+        //- crates/a/src/b.rs
+        mod c;
+        //- crates/a/src/b/c.rs
+        //- crates/a/src/old/mod.rs
+        //- crates/a/src/inline/e.rs
+        //- crates/a/src/t.rs
+        //- crates/a/src/nobody.rs
+        ";
+        let expected = [
+            " = crates/a/src/lib.rs",
+            "b = crates/a/src/b.rs",
+            "b::c = crates/a/src/b/c.rs",
+            "inline::e = crates/a/src/inline/e.rs",
+            "old = crates/a/src/old/mod.rs",
+            "t = crates/a/src/t.rs (tests)",
+        ];
+        assert_eq!(files(house), expected);
+    }
+
+    #[test]
+    fn suites_are_roots_and_a_path_attribute_is_followed() {
+        let house = "
+        //- crates/a/tests/suite.rs
+        mod suite { mod b; }
+        #[path = \"suite/c.rs\"]
+        mod c;
+        //- crates/a/tests/suite/b.rs
+        //- crates/a/tests/suite/c.rs
+        //- crates/a/tests/other/main.rs
+        ";
+        let expected = [
+            " = crates/a/tests/other/main.rs",
+            " = crates/a/tests/suite.rs",
+            "c = crates/a/tests/suite/c.rs",
+            "suite::b = crates/a/tests/suite/b.rs",
+        ];
+        assert_eq!(files(house), expected);
+    }
+}
