@@ -2,3 +2,17 @@
 //!
 //! Never: reads a clock, draws a random number, waits for anything, or speaks
 //! SQL, HTTP or a provider's JSON. Time and ids are handed in by the caller.
+
+pub mod chain;
+pub mod change;
+pub mod event;
+pub mod failure;
+pub mod id;
+pub mod message;
+pub mod policy;
+pub mod port;
+pub mod raw;
+pub mod status;
+pub mod task;
+pub mod time;
+pub mod usage;

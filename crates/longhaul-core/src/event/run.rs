@@ -1,0 +1,142 @@
+//! Facts about the run as a whole.
+//!
+//! Never: facts about a turn, a call or a gate.
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::FailureClass;
+use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
+use crate::message::Message;
+use crate::policy::budget::Raise;
+use crate::raw::Body;
+use crate::status::{Fault, Output, Wait};
+use crate::task::TaskSpec;
+use crate::time::Millis;
+use crate::usage::Tariff;
+
+/// Everything a run is made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunCreated {
+    /// What is to be done.
+    pub task: TaskSpec,
+}
+
+/// Who took it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClaimed {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The fence it holds.
+    pub epoch: Epoch,
+}
+
+/// What the run sees: rendered once, so that a replay sees the same world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPerceived {
+    /// The system prompt.
+    pub system: Body,
+    /// The table of tools: our names, wire names, schemas, classes.
+    pub tools: Body,
+    /// Memory and the first user message.
+    pub opening: Vec<Message>,
+    /// The model that will be asked, as `provider/model`.
+    pub model: String,
+    /// What the dearest model of the list charges.
+    pub tariff: Tariff,
+}
+
+/// Why it rests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunWaiting {
+    /// What it waits for.
+    pub wait: Wait,
+    /// The timer that ends the wait by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer: Option<TimerId>,
+}
+
+/// An attempt has passed its soft timeout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOverdue {
+    /// The active time so far.
+    pub active: Millis,
+    /// The bound.
+    pub soft_timeout: Millis,
+}
+
+/// A new driver found the run as a dead one left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecovered {
+    /// The epoch of the driver that died.
+    pub from: Epoch,
+}
+
+/// A person or program asked for something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAsked {
+    /// Who.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// New caps that come with a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raise: Option<Raise>,
+}
+
+/// The agent can't go on, or a part is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunBlocked {
+    /// The question that an answer or a steer settles.
+    pub gate: GateId,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+/// It ended because somebody said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCancelled {
+    /// Who and why, in a sentence.
+    pub reason: String,
+}
+
+/// It ended with a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCompleted {
+    /// The result.
+    pub output: Output,
+}
+
+/// It ended without one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFailed {
+    /// Why.
+    pub fault: Fault,
+}
+
+/// It will be tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRetryScheduled {
+    /// The attempt to come, from 2.
+    pub attempt: u32,
+    /// After how long.
+    pub after: Millis,
+    /// What failed.
+    pub class: FailureClass,
+}
+
+/// It is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRetried {
+    /// Which attempt this is.
+    pub attempt: u32,
+}
+
+/// It began as a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunForked {
+    /// Of this run.
+    pub from: RunId,
+    /// Up to here, exclusive.
+    pub before: Seq,
+}

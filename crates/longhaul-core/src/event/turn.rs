@@ -1,0 +1,126 @@
+//! Facts about asking the model.
+//!
+//! Never: the request. It is the fold of what came before.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::id::ToolName;
+use crate::message::{Reply, StopReason};
+use crate::policy::effect::{EffectClass, InDoubt};
+use crate::time::Millis;
+use crate::usage::{Hold, Micros, Usage};
+
+/// The model is about to be asked. Durable before the request leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// Which turn, from 1.
+    pub turn: u32,
+    /// Which try of this turn, from 1.
+    pub attempt: u32,
+    /// What the call is for.
+    #[serde(default, skip_serializing_if = "Purpose::is_think")]
+    pub purpose: Purpose,
+    /// The worst case, held in the account.
+    pub hold: Hold,
+    /// The longest reply that the hold pays for.
+    pub max_tokens: u64,
+}
+
+/// What a model's call is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The next turn.
+    #[default]
+    Think,
+    /// To sum up the older part of the conversation.
+    Compact,
+}
+
+impl Purpose {
+    const fn is_think(&self) -> bool {
+        matches!(self, Self::Think)
+    }
+}
+
+/// The model replied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCompleted {
+    /// Which turn.
+    pub turn: u32,
+    /// What it said, whole.
+    pub reply: Arc<Reply>,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// What was used.
+    pub usage: Usage,
+    /// What it cost; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Micros>,
+    /// The model that answered, as it calls itself.
+    pub model: String,
+    /// How long it took, by the driver's own clock.
+    pub active: Millis,
+    /// What each call of the reply is, in the model's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Appraisal>,
+}
+
+/// What the engine found out about a call before anything is decided: journaled,
+/// so that a later build judges the call as this one did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Appraisal {
+    /// Our name of the tool.
+    pub tool: ToolName,
+    /// What it does to the world.
+    #[serde(default)]
+    pub class: EffectClass,
+    /// What rules match against: a command's parts, a path, a recipient.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subjects: Vec<String>,
+    /// Why it can't be made: an unknown tool, an input against the schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The tool can look whether a call has happened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verifies: bool,
+    /// What the tool wants done in doubt, where no rule says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubt>,
+}
+
+/// The model did not reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnFailed {
+    /// Which turn.
+    pub turn: u32,
+    /// Which try.
+    pub attempt: u32,
+    /// What happened.
+    pub failure: Failure,
+    /// How long it took.
+    #[serde(default)]
+    pub active: Millis,
+    /// What it cost all the same; for a lost call the whole hold counts.
+    #[serde(default)]
+    pub charged: Hold,
+}
+
+/// A person cut the model off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnInterrupted {
+    /// Which turn.
+    pub turn: u32,
+    /// The words so far; thoughts without a seal and half calls are dropped.
+    pub text: Arc<str>,
+    /// What was used, mostly a guess.
+    pub usage: Usage,
+    /// What it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Micros>,
+    /// How long it took.
+    pub active: Millis,
+}

@@ -1,0 +1,129 @@
+//! What a model's call can fail of, as data to be reasoned about.
+//!
+//! Never: a fault of ours. A broken database is an error, not a failure.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+use crate::usage::Usage;
+
+/// The kinds of failure, by what helps against them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Too many requests or tokens for now.
+    RateLimit,
+    /// The provider is short of machines.
+    Overloaded,
+    /// Nothing came in time.
+    Timeout,
+    /// The connection broke.
+    Network,
+    /// The provider failed inside.
+    Server,
+    /// The conversation is longer than the model's window.
+    ContextOverflow,
+    /// The key is missing or wrong.
+    Auth,
+    /// The request itself is wrong.
+    InvalidRequest,
+    /// The provider will not answer this.
+    Refused,
+    /// The account has run out.
+    Quota,
+    /// A call was started and its driver died before the answer was recorded.
+    Lost,
+    /// We stopped the call ourselves, because the run was told to stop.
+    Stopped,
+}
+
+impl FailureClass {
+    /// Whether asking again later may help.
+    pub const fn may_pass(self) -> bool {
+        match self {
+            Self::RateLimit
+            | Self::Overloaded
+            | Self::Timeout
+            | Self::Network
+            | Self::Server
+            | Self::Lost => true,
+            Self::ContextOverflow
+            | Self::Auth
+            | Self::InvalidRequest
+            | Self::Refused
+            | Self::Quota
+            | Self::Stopped => false,
+        }
+    }
+
+    /// Whether the failure counts against the tries of a call. A crash of ours
+    /// and a stop of ours say nothing about the provider.
+    pub const fn counts(self) -> bool {
+        match self {
+            Self::Lost | Self::Stopped => false,
+            Self::RateLimit
+            | Self::Overloaded
+            | Self::Timeout
+            | Self::Network
+            | Self::Server
+            | Self::ContextOverflow
+            | Self::Auth
+            | Self::InvalidRequest
+            | Self::Refused
+            | Self::Quota => true,
+        }
+    }
+
+    /// The class as it stands in journals and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Network => "network",
+            Self::Server => "server",
+            Self::ContextOverflow => "context_overflow",
+            Self::Auth => "auth",
+            Self::InvalidRequest => "invalid_request",
+            Self::Refused => "refused",
+            Self::Quota => "quota",
+            Self::Lost => "lost",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// One call that did not end in a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind it is.
+    pub class: FailureClass,
+    /// What was said, for people.
+    pub message: String,
+    /// The HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How long the provider asked us to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Millis>,
+    /// The provider's own name for the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// What the call has used all the same, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl Failure {
+    /// A failure of this kind with these words and nothing else known.
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+            request_id: None,
+            usage: None,
+        }
+    }
+}

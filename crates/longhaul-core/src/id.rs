@@ -1,0 +1,370 @@
+//! Ids and names: typed, prefixed, sortable by time as text and as numbers.
+//!
+//! Never: makes an id up. New ids are handed in by the caller, or derived from
+//! an id that exists and a time that was handed in.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::time::Timestamp;
+
+/// What is wrong with a text that should be an id or a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadId {
+    /// The prefix is missing or another kind's.
+    #[error("`{text}` is not an id that starts with `{prefix}_`")]
+    Prefix {
+        /// What was given.
+        text: String,
+        /// What it should begin with.
+        prefix: &'static str,
+    },
+    /// The suffix is not 26 characters of our alphabet.
+    #[error("`{text}` does not end in the 26 letters and digits of an id")]
+    Suffix {
+        /// What was given.
+        text: String,
+    },
+    /// A name is empty, too long or holds control characters.
+    #[error("a {what} has 1 to {max} bytes and no control characters")]
+    Name {
+        /// Which kind of name.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+    },
+}
+
+/// Crockford's alphabet in lower case: no i, l, o, u, and it sorts like the number.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const SUFFIX_LEN: usize = 26;
+
+fn encode(bits: u128) -> String {
+    (0..SUFFIX_LEN)
+        .rev()
+        .map(|digit| char::from(ALPHABET[(bits >> (digit * 5)) as usize & 31]))
+        .collect()
+}
+
+fn decode(suffix: &str) -> Option<u128> {
+    // 26 digits of 5 bits are 130: the first digit holds the top three bits.
+    if suffix.len() != SUFFIX_LEN || suffix.as_bytes()[0] > b'7' {
+        return None;
+    }
+    suffix.bytes().try_fold(0_u128, |bits, byte| {
+        let digit = ALPHABET.iter().position(|letter| *letter == byte)?;
+        Some(bits << 5 | digit as u128)
+    })
+}
+
+/// 48 bits of milliseconds, then 80 bits from what the id belongs to: the
+/// layout of a version 7 UUID without its six fixed bits, so both sort alike.
+fn derived_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
+    let digest = Sha256::new()
+        .chain_update(parent.to_be_bytes())
+        .chain_update(salt)
+        .finalize();
+    let tail = digest
+        .iter()
+        .take(10)
+        .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+    (u128::from(now.as_millis()) & 0xffff_ffff_ffff) << 80 | tail
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// What every id of this kind begins with, before the underscore.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// The id made of these bits (a version 7 UUID, outside of tests).
+            pub const fn from_bits(bits: u128) -> Self {
+                Self(bits)
+            }
+
+            /// The id as a number.
+            pub const fn bits(self) -> u128 {
+                self.0
+            }
+
+            /// The id as sixteen bytes that sort like the id.
+            pub const fn bytes(self) -> [u8; 16] {
+                self.0.to_be_bytes()
+            }
+
+            /// The id from its sixteen bytes.
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(u128::from_be_bytes(bytes))
+            }
+
+            /// The id that belongs to `parent` and `salt`: the same arguments
+            /// give the same id, so a decision that is repeated names the same thing.
+            pub fn derive(parent: u128, salt: &str, now: Timestamp) -> Self {
+                Self(derived_bits(parent, salt, now))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}_{}", $prefix, encode(self.0))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                let suffix = text
+                    .strip_prefix($prefix)
+                    .and_then(|rest| rest.strip_prefix('_'))
+                    .ok_or_else(|| BadId::Prefix { text: text.into(), prefix: $prefix })?;
+                decode(suffix).map(Self).ok_or_else(|| BadId::Suffix { text: text.into() })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// One execution of an agent on a task.
+    RunId, "run"
+);
+id!(
+    /// A durable wait token.
+    GateId, "gate"
+);
+id!(
+    /// A sandbox.
+    SandboxId, "sbx"
+);
+id!(
+    /// A worker, new at every boot.
+    WorkerId, "wrk"
+);
+id!(
+    /// A message for a run in flight.
+    SteerId, "steer"
+);
+id!(
+    /// Something that is due at a time.
+    TimerId, "timer"
+);
+id!(
+    /// Runs that were submitted together.
+    BatchId, "batch"
+);
+id!(
+    /// A remembered approval.
+    RuleId, "rule"
+);
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks and takes a name: 1 to 256 bytes, no control characters.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, BadId> {
+                let text = text.as_ref();
+                if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
+                    return Err(BadId::Name { what: $what, max: NAME_BYTES_MAX });
+                }
+                Ok(Self(text.into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                Self::new(text)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+                Self::new(text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// The longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+
+name!(
+    /// An agent's name.
+    AgentName, "agent name"
+);
+name!(
+    /// A tool's name as we call it.
+    ToolName, "tool name"
+);
+name!(
+    /// A key whose runs go strictly one after another.
+    LaneKey, "lane"
+);
+name!(
+    /// A conversation whose memory successive runs share.
+    ThreadKey, "thread"
+);
+name!(
+    /// Whom or what a thread's memory is about.
+    ResourceKey, "resource"
+);
+name!(
+    /// A named queue of tasks.
+    InboxName, "inbox"
+);
+
+/// A place in a journal. The first event has 1; 0 stands before everything.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before the first event.
+    pub const START: Self = Self(0);
+
+    /// The place `count` events later.
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0 + count)
+    }
+
+    /// The next place.
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The fence: rises at every claim and never falls.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A tool call of a run, by our own count: `t3.1` is the first call of turn 3.
+/// Providers' ids are kept beside it, because some repeat or omit them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The place in the reply, from 1.
+    pub index: u16,
+}
+
+impl CallId {
+    /// What a tool with an idempotency key is given: the same at every attempt.
+    pub fn key(self, run: RunId) -> String {
+        format!("{run}:{self}")
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}.{}", self.turn, self.index)
+    }
+}
+
+impl fmt::Debug for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let parts = text.strip_prefix('t').and_then(|rest| rest.split_once('.'));
+        parts
+            .and_then(|(turn, index)| {
+                Some(Self {
+                    turn: turn.parse().ok()?,
+                    index: index.parse().ok()?,
+                })
+            })
+            .filter(|call| call.to_string() == text)
+            .ok_or_else(|| BadId::Suffix { text: text.into() })
+    }
+}
+
+impl Serialize for CallId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallId {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,12 @@
+//! The ports: what the house asks of the world, and nothing about how.
+//!
+//! Never: an adapter. Each port is `dyn`, narrow, and has a conformance suite.
+
+pub mod context;
+pub mod inbox;
+pub mod model;
+pub mod outbound;
+pub mod sandbox;
+pub mod shelves;
+pub mod store;
+pub mod tool;

@@ -1,0 +1,44 @@
+//! What a run sees of the world before it thinks.
+//!
+//! Never: asked twice for the same look. The answer is journaled.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, RunId};
+use crate::raw::RawJson;
+
+/// Somebody who knows the world around an agent.
+#[async_trait]
+pub trait ContextProvider: Send + Sync + std::fmt::Debug {
+    /// Looks once.
+    async fn look(&self, glance: &Glance) -> Result<Perception, ContextError>;
+}
+
+/// Who looks, and because of what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Glance {
+    /// For which run.
+    pub run: RunId,
+    /// Which agent.
+    pub agent: AgentName,
+    /// The kind of event, where the run was made by one.
+    pub event: Option<String>,
+    /// The run's input.
+    pub input: RawJson,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Perception {
+    /// The world, for templates.
+    pub world: RawJson,
+    /// What tools are given, by name.
+    #[serde(default)]
+    pub context: std::collections::BTreeMap<String, RawJson>,
+}
+
+/// Nothing could be seen.
+#[derive(Debug, thiserror::Error)]
+#[error("the context provider failed: {0}")]
+pub struct ContextError(pub String);

@@ -1,0 +1,219 @@
+//! What stands beside journal and queue: timers, threads, definitions, blobs,
+//! accounts, checkpoints, and the counters that must stay 0.
+//!
+//! Never: lets a journal grow. Only `Store::append` does.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::change::{LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
+use crate::id::{LaneKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
+use crate::message::Message;
+use crate::port::store::{Standing, StoreError};
+use crate::raw::Hash;
+use crate::time::{Millis, Timestamp};
+use crate::usage::{Hold, Micros, Usage};
+
+/// The rows beside the journal.
+#[async_trait]
+pub trait Shelves: Send + Sync + std::fmt::Debug {
+    /// Timers that are due, the longest due first.
+    async fn due(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError>;
+
+    /// When the next timer is due.
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Mends rows that crossed each other, and counts what it found.
+    async fn repair(&self) -> Result<Repairs, StoreError>;
+
+    /// A blob's content, if it is kept.
+    async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// A definition's content, if it is kept.
+    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The newest messages of a thread, oldest first.
+    async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>, StoreError>;
+
+    /// Forgets a thread.
+    async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError>;
+
+    /// The messages for a run, in order of arrival.
+    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
+
+    /// The approvals that a run remembers.
+    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError>;
+
+    /// The sandboxes of a run.
+    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
+
+    /// The account of a tree of runs.
+    async fn account(&self, root: RunId) -> Result<Option<Account>, StoreError>;
+
+    /// What was used, by model.
+    async fn spend(&self, ask: SpendAsk) -> Result<Vec<Spend>, StoreError>;
+
+    /// A lane as it stands.
+    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
+
+    /// Lanes with anybody in them.
+    async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError>;
+
+    /// The workers that are known.
+    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
+
+    /// Keeps a result that came when its run had ended.
+    async fn keep_late(&self, run: RunId, late: LateResult) -> Result<(), StoreError>;
+
+    /// Results that came late.
+    async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError>;
+
+    /// Messages to the outside that are due.
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError>;
+
+    /// A message was delivered, or is to be tried again after a while.
+    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError>;
+
+    /// A provider's account may not be asked before this span is over.
+    async fn block_bucket(&self, account: &str, span: Millis) -> Result<(), StoreError>;
+
+    /// Until when a provider's account may not be asked.
+    async fn bucket(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Keeps a fold, as a cache.
+    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError>;
+
+    /// The newest fold that this build made.
+    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError>;
+
+    /// The store's time.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
+}
+
+/// A timer whose time has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueTimer {
+    /// Which.
+    pub timer: TimerId,
+    /// Whom it tells.
+    pub run: RunId,
+    /// What it tells.
+    pub what: TimerKind,
+    /// Since when it is due.
+    pub due: Timestamp,
+    /// The run has ended: there is nobody to tell.
+    pub ended: bool,
+}
+
+/// What a repair found. Each is a count that must stay 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repairs {
+    /// Ready runs that stood in no queue.
+    pub ready_without_row: u64,
+    /// Runs in a queue that are not ready.
+    pub row_without_ready: u64,
+    /// Parked runs with nothing that could wake them.
+    pub parked_for_ever: u64,
+    /// Lanes whose head has ended.
+    pub lane_stuck: u64,
+    /// Open gates of ended runs.
+    pub gate_of_ended: u64,
+    /// Seats without a sandbox that runs or starts.
+    pub seat_leaked: u64,
+}
+
+impl Repairs {
+    /// Whether everything was in order.
+    pub fn is_clean(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// The account of a tree of runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The money cap.
+    pub cap_micros: Option<Micros>,
+    /// The token cap.
+    pub cap_tokens: Option<u64>,
+    /// What was used.
+    pub spent: Hold,
+    /// What counts as used although nobody knows.
+    pub lost: Hold,
+    /// What is set aside for calls in flight.
+    pub held: Hold,
+}
+
+/// Which usage.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpendAsk {
+    /// Of this tree.
+    pub root: Option<RunId>,
+    /// Since this point.
+    pub since: Option<Timestamp>,
+}
+
+/// What one model used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spend {
+    /// The model.
+    pub model: String,
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, as far as it is known.
+    pub cost: Micros,
+    /// Calls whose cost is not known.
+    pub unpriced: u64,
+}
+
+/// A lane as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneRow {
+    /// Which.
+    pub lane: LaneKey,
+    /// The run that holds it.
+    pub head: Option<RunId>,
+    /// How many runs are in it, the head included.
+    pub depth: u32,
+}
+
+/// A worker as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// Which.
+    pub worker: WorkerId,
+    /// Where.
+    pub host: String,
+    /// Which build.
+    pub build: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// Its last sign of life.
+    pub beat_at: Timestamp,
+    /// The runs in its hands.
+    pub runs: u64,
+}
+
+/// A message that should leave now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxDue {
+    /// Which.
+    pub id: u64,
+    /// Whose run.
+    pub run: RunId,
+    /// Where to and what.
+    pub row: OutboxRow,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
+/// A fold kept as a cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Up to here.
+    pub seq: Seq,
+    /// The hash of the code that made it: another build's is dropped.
+    pub fold: String,
+    /// The fold.
+    pub state: Vec<u8>,
+}

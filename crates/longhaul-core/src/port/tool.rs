@@ -1,0 +1,77 @@
+//! A tool: what an agent can do.
+//!
+//! Never: panics out of its call, and never sees another run. A failure is a
+//! result that the model reads.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::event::tool::{Finding, ToolOutput};
+use crate::id::{CallId, Epoch, RunId, ToolName};
+use crate::policy::effect::{EffectClass, InDoubt};
+use crate::raw::RawJson;
+use crate::time::Millis;
+
+/// Something an agent can do.
+#[async_trait]
+pub trait Tool: Send + Sync + std::fmt::Debug {
+    /// What it is, for the model and for the rules.
+    fn card(&self) -> &ToolCard;
+
+    /// What this call does to the world. Undeclared means `once`.
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Once
+    }
+
+    /// What rules match against, such as a path or a command.
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        vec![crate::raw::canonical(input)]
+    }
+
+    /// Does it.
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure>;
+
+    /// Looks whether a call under this key has happened.
+    async fn verify(&self, _input: Value, _around: &ToolContext) -> Finding {
+        Finding::Unknown
+    }
+}
+
+/// What a tool says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCard {
+    /// Its name.
+    pub name: ToolName,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its input.
+    pub schema: Value,
+    /// It can look whether a call has happened.
+    pub verifies: bool,
+    /// What it wants done in doubt.
+    pub in_doubt: Option<InDoubt>,
+    /// How long a call may take.
+    pub timeout: Option<Millis>,
+}
+
+/// What surrounds a call: injected by the runtime, out of the model's reach.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// For which run.
+    pub run: RunId,
+    /// Which call.
+    pub call: CallId,
+    /// The same at every attempt of this call.
+    pub key: String,
+    /// The driver's fence: a lower one than was seen before is refused.
+    pub epoch: Epoch,
+    /// Names that the agent's file asks for, such as `recipient`.
+    pub context: BTreeMap<String, RawJson>,
+}
+
+/// A call that did not do what it should: the model reads it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ToolFailure(pub String);

@@ -1,0 +1,131 @@
+//! Points in time and spans of it, and the port through which time is read.
+//!
+//! Never: reads a clock itself.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// A point in time, in microseconds since 1970, UTC. Its text is RFC 3339 with
+/// exactly six decimals, so it sorts as text.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The point this many microseconds after 1970.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 1970.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds since 1970; what stood before is 0.
+    pub const fn as_millis(self) -> u64 {
+        if self.0 < 0 { 0 } else { self.0 as u64 / 1_000 }
+    }
+
+    /// The point `span` later, or the last one there is.
+    pub const fn plus(self, span: Millis) -> Self {
+        let micros = span.0.saturating_mul(1_000);
+        let micros = if micros > i64::MAX as u64 {
+            i64::MAX
+        } else {
+            micros as i64
+        };
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// The span since `earlier`, 0 when that is later.
+    pub const fn since(self, earlier: Self) -> Millis {
+        let micros = self.0.saturating_sub(earlier.0);
+        Millis(if micros < 0 { 0 } else { micros as u64 / 1_000 })
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(at) => write!(f, "{at:.6}"),
+            // Beyond the year 9999 there is no RFC 3339; the number still says it.
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse::<jiff::Timestamp>()
+            .map(|at| Self(at.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A span of time in milliseconds.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// This many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000))
+    }
+
+    /// Both spans together.
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl From<Duration> for Millis {
+    fn from(span: Duration) -> Self {
+        Self(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(span: Millis) -> Self {
+        Self::from_millis(span.0)
+    }
+}
+
+/// The one way to learn the time and to let it pass.
+#[async_trait]
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// Returns when `at` has come.
+    async fn sleep_until(&self, at: Timestamp);
+}
