@@ -32,6 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 const TESTKIT: &str = "longhaul-testkit";
 
+const DOCUMENT: &str = "ARCHITECTURE.md";
+
 const MEND: &str = "move the code to a floor that may see both, or hand the need in through a port \
                     of longhaul-core; the table is in ARCHITECTURE.md";
 
@@ -49,6 +51,35 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
                 wrong,
                 "add the crate, or take its row away",
             ));
+        }
+    }
+    findings.extend(
+        files
+            .iter()
+            .filter(|file| file.path == DOCUMENT)
+            .flat_map(check_document),
+    );
+    findings
+}
+
+/// What people read says the same as what the machine holds.
+fn check_document(document: &Text) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, may_use) in MAY_USE {
+        let told: Vec<_> = may_use
+            .iter()
+            .map(|name| name.replace("longhaul-", ""))
+            .collect();
+        let told = match told.len() {
+            0 => "nothing of ours".to_owned(),
+            len if len == MAY_USE.len() - 2 => "all of them".to_owned(),
+            _ => told.join(", "),
+        };
+        let row = format!("| `{name}` | {told} |");
+        if !document.text.lines().any(|line| line.starts_with(&row)) {
+            let wrong = format!("does not tell what {name} may use");
+            let mend = format!("the table of floors needs the row `{row} ...`");
+            findings.push(Finding::new(DOCUMENT, wrong, &mend));
         }
     }
     findings
@@ -151,5 +182,21 @@ mod checked {
             "{all:?}"
         );
         assert_eq!(all.len(), 11);
+    }
+
+    #[test]
+    fn a_document_that_tells_another_table_is_found() {
+        let house = "
+        //- ARCHITECTURE.md
+        | `longhaul-core` | nothing of ours | a clock |
+        | `longhaul-run` | core, store | a clock |
+        ";
+        let mut all = said(&check(&fixture(house)));
+        all.retain(|line| line.starts_with("ARCHITECTURE.md: "));
+        assert_eq!(all.len(), 9);
+        assert_eq!(
+            all[0],
+            "ARCHITECTURE.md: does not tell what longhaul-run may use"
+        );
     }
 }
