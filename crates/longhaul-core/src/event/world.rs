@@ -9,7 +9,8 @@ use crate::message::Message;
 use crate::policy::budget::{Cap, Raise};
 use crate::policy::gate::Pattern;
 use crate::status::Outcome;
-use crate::usage::Hold;
+use crate::time::Millis;
+use crate::usage::{Hold, Micros, Usage};
 
 /// A time has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +117,15 @@ pub struct MemoryCompacted {
     pub replaced: usize,
     /// By these.
     pub summary: Vec<Message>,
+    /// What summing up used.
+    pub usage: Usage,
+    /// What it cost; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Micros>,
+    /// The model that did it.
+    pub model: String,
+    /// How long it took.
+    pub active: Millis,
 }
 
 /// A step of the chain began or is done.

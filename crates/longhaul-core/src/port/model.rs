@@ -37,8 +37,8 @@ pub struct Ask {
     pub system: Body,
     /// The table of tools.
     pub tools: Body,
-    /// The conversation.
-    pub messages: Arc<[Message]>,
+    /// The conversation, shared with the fold: asking copies pointers, not words.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// The longest reply that is paid for.
     pub max_tokens: u64,
 }
