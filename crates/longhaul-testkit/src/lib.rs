@@ -3,3 +3,8 @@
 //!
 //! Never: part of a build that ships. It is a dev-dependency, used from
 //! `tests/` only.
+
+pub mod clock;
+pub mod conformance;
+pub mod ids;
+pub mod mem_store;

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod mem_store;
     mod scripts;
     mod tidy;
 }

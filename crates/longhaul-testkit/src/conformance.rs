@@ -1,0 +1,12 @@
+//! Suites that every implementation of a port must pass.
+//!
+//! Never: knows which implementation it looks at.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a suite is test code that lives in `src` so that every crate can run it"
+)]
+
+pub mod harness;
+pub mod store;

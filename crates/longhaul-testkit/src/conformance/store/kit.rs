@@ -1,0 +1,428 @@
+//! Short words for the checks: a world with a store, and how one acts in it.
+//!
+//! Never: a check, and never a rule of the store.
+
+use longhaul_core::change::{Batch, Change, HeadMove, LANE_DEPTH_MAX, NewRun};
+use longhaul_core::event::run::{RunAsked, RunCompleted, RunCreated, RunWaiting};
+use longhaul_core::event::world::ProgressReported;
+use longhaul_core::event::{EVENT_FORMAT, Event};
+use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
+use longhaul_core::port::store::{
+    Append, Appended, Author, Beat, ClaimAsk, Claimed, OpenAsk, Opened, ReadAsk, Refused, Renewed,
+    RunRow,
+};
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::{Output, Status, Wait};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
+
+use crate::conformance::harness::Harness;
+use crate::ids::Ids;
+
+/// The ttl of every worker in the checks.
+pub const TTL: Millis = Millis::from_secs(15);
+
+/// A store and everything a check needs to act on it. Clones share it.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The store, its shelves and its clock.
+    pub at: Harness,
+    /// New ids.
+    pub ids: Ids,
+}
+
+impl World {
+    /// The world around one store.
+    pub fn new(at: Harness) -> Self {
+        let ids = Ids::new(1);
+        Self { at, ids }
+    }
+
+    /// Asserts that nothing crossed.
+    pub async fn is_in_order(&self) {
+        let found = self.at.shelves.repair().await.expect("repair");
+        assert!(found.is_clean(), "{found:?}");
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, span: Millis) {
+        self.at.clock.advance(span);
+    }
+
+    /// A run that is not opened yet. Its facts say what its task says.
+    pub fn new_run(&self, change: impl FnOnce(&mut TaskSpec)) -> NewRun {
+        let id = self.ids.run();
+        let mut task = TaskSpec::new(id, agent("writer"), RawJson::null(), inbox("main"));
+        change(&mut task);
+        let created = RunCreated { task: task.clone() };
+        NewRun {
+            id,
+            task,
+            events: vec![Event::RunCreated(Box::new(created))],
+            lane_depth_max: LANE_DEPTH_MAX,
+        }
+    }
+
+    /// Opens one run.
+    pub async fn open(&self, change: impl FnOnce(&mut TaskSpec)) -> RunId {
+        let new = self.new_run(change);
+        let id = new.id;
+        assert_eq!(self.ask(vec![new]).await, Opened::New(vec![id]));
+        id
+    }
+
+    /// Opens so many runs of one lane, one after another.
+    pub async fn open_in_lane(&self, lane: &str, count: usize) -> Vec<RunId> {
+        let mut runs = Vec::new();
+        for _ in 0..count {
+            runs.push(self.open(|task| task.lane = Some(lane_key(lane))).await);
+        }
+        runs
+    }
+
+    /// Asks for runs without a key.
+    pub async fn ask(&self, runs: Vec<NewRun>) -> Opened {
+        let ask = OpenAsk {
+            runs,
+            blobs: Vec::new(),
+            idempotency: None,
+        };
+        self.at.store.open(ask).await.expect("open")
+    }
+
+    /// A new worker that has just given a sign of life.
+    pub async fn worker(&self) -> WorkerId {
+        let worker = self.ids.worker();
+        self.beat(worker).await;
+        worker
+    }
+
+    /// A worker's sign of life.
+    pub async fn beat(&self, worker: WorkerId) -> Renewed {
+        self.renew(beat(worker)).await
+    }
+
+    /// A sign of life as given.
+    pub async fn renew(&self, beat: Beat) -> Renewed {
+        self.at.store.renew(beat).await.expect("renew")
+    }
+
+    /// Everything that a worker can get from the inbox `main`.
+    pub async fn claim(&self, worker: WorkerId) -> Vec<Claimed> {
+        self.claim_as(claim_ask(worker)).await
+    }
+
+    /// A claim as given.
+    pub async fn claim_as(&self, ask: ClaimAsk) -> Vec<Claimed> {
+        self.at.store.claim(ask).await.expect("claim")
+    }
+
+    /// The next run that this worker gets, if any.
+    pub async fn try_take(&self, worker: WorkerId) -> Option<Held> {
+        let ask = ClaimAsk {
+            limit: 1,
+            ..claim_ask(worker)
+        };
+        let claimed = self.claim_as(ask).await.pop()?;
+        Some(Held::new(self, worker, &claimed))
+    }
+
+    /// The next run that this worker gets.
+    pub async fn take(&self, worker: WorkerId) -> Held {
+        self.try_take(worker).await.expect("a run is ready")
+    }
+
+    /// A run opened, claimed by a worker of its own, and in the check's hands.
+    pub async fn held(&self, change: impl FnOnce(&mut TaskSpec)) -> Held {
+        let run = self.open(change).await;
+        let held = self.take(self.worker().await).await;
+        assert_eq!(held.run, run, "another run was ready");
+        held
+    }
+
+    /// What an outsider says to a run.
+    pub async fn tell(&self, run: RunId, batch: Batch) -> Appended {
+        self.append(run, Author::Outsider, batch).await
+    }
+
+    /// What somebody writes who has read up to `after` a run that nobody drives.
+    pub async fn close(&self, run: RunId, after: Seq, batch: Batch) -> Appended {
+        self.append(run, Author::Closer { after }, batch).await
+    }
+
+    /// An append as given.
+    pub async fn append(&self, run: RunId, author: Author, batch: Batch) -> Appended {
+        let append = Append { run, author, batch };
+        self.at.store.append(append).await.expect("append")
+    }
+
+    /// A run's row.
+    pub async fn row(&self, run: RunId) -> RunRow {
+        let row = self.at.store.row(run).await.expect("row");
+        row.expect("the run is there")
+    }
+
+    /// How a run stands and why.
+    pub async fn stands(&self, run: RunId) -> (Status, Option<String>) {
+        let row = self.row(run).await;
+        (row.status, row.reason)
+    }
+
+    /// Asserts how a run stands.
+    pub async fn is(&self, run: RunId, status: Status, reason: &str) {
+        let reason = Some(reason.to_owned()).filter(|word| !word.is_empty());
+        assert_eq!(self.stands(run).await, (status, reason), "{run}");
+    }
+
+    /// A run's whole journal.
+    pub async fn journal(&self, run: RunId) -> Vec<Event> {
+        let ask = ReadAsk {
+            run,
+            after: Seq::START,
+            limit: usize::MAX,
+        };
+        let page = self.at.store.read(ask).await.expect("read");
+        page.entries.into_iter().map(|entry| entry.event).collect()
+    }
+
+    /// The kinds of a run's facts.
+    pub async fn kinds(&self, run: RunId) -> Vec<&'static str> {
+        self.journal(run).await.iter().map(Event::kind).collect()
+    }
+}
+
+/// A run in a driver's hands, and what the driver knows.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Where.
+    pub world: World,
+    /// Which run.
+    pub run: RunId,
+    /// Who drives it.
+    pub worker: WorkerId,
+    /// The fence.
+    pub epoch: Epoch,
+    /// What the driver has read.
+    pub last: Seq,
+}
+
+impl Held {
+    /// What a claim put into a worker's hands.
+    pub fn new(world: &World, worker: WorkerId, claimed: &Claimed) -> Self {
+        Self {
+            world: world.clone(),
+            run: claimed.run,
+            worker,
+            epoch: claimed.epoch,
+            last: claimed.last,
+        }
+    }
+
+    /// Who writes, as far as it knows.
+    pub fn author(&self) -> Author {
+        Author::Driver {
+            worker: self.worker,
+            epoch: self.epoch,
+            after: self.last,
+        }
+    }
+
+    /// Writes, and knows then what it wrote.
+    pub async fn append(&mut self, batch: Batch) -> Appended {
+        let appended = self.world.append(self.run, self.author(), batch).await;
+        if let Appended::At { seq, .. } = appended {
+            self.last = seq;
+        }
+        appended
+    }
+
+    /// Writes what must be taken.
+    pub async fn write(&mut self, batch: Batch) {
+        let appended = self.append(batch).await;
+        assert!(matches!(appended, Appended::At { .. }), "{appended:?}");
+    }
+
+    /// Changes rows, with a fact so that the append can be repeated.
+    pub async fn change(&mut self, change: Change) -> Appended {
+        self.append(says([progress(1)]).and(change)).await
+    }
+
+    /// Parks the run.
+    pub async fn park(&mut self, reason: &'static str) {
+        self.write(parks(reason)).await;
+    }
+
+    /// Ends the run.
+    pub async fn end(&mut self) {
+        self.write(ends()).await;
+    }
+}
+
+/// Adds changes to batches in a row.
+pub trait And {
+    /// The batch with one change more.
+    #[must_use]
+    fn and(self, change: Change) -> Self;
+}
+
+impl And for Batch {
+    fn and(mut self, change: Change) -> Self {
+        self.changes.push(change);
+        self
+    }
+}
+
+/// A batch of facts.
+pub fn says(events: impl IntoIterator<Item = Event>) -> Batch {
+    Batch {
+        events: events.into_iter().collect(),
+        changes: Vec::new(),
+    }
+}
+
+/// A batch of one change and no fact.
+pub fn only(change: Change) -> Batch {
+    Batch::default().and(change)
+}
+
+/// The batch that parks a run for this reason. Its fact waits for a worker,
+/// whatever the reason: the store does not read it.
+pub fn parks(reason: &'static str) -> Batch {
+    let waiting = RunWaiting {
+        wait: Wait::Worker,
+        timer: None,
+    };
+    says([Event::RunWaiting(waiting)]).and(park_head(reason))
+}
+
+/// The change of the head that parks.
+pub fn park_head(reason: &'static str) -> Change {
+    Change::SetHead(HeadMove::Park {
+        reason,
+        blocked: false,
+        release_lane: false,
+    })
+}
+
+/// The batch that pauses a run.
+pub fn pauses() -> Batch {
+    says([Event::RunPaused(asked())]).and(Change::SetHead(HeadMove::Pause))
+}
+
+/// The batch with which a driver lets go in good order.
+pub fn releases() -> Batch {
+    says([progress(2)]).and(Change::SetHead(HeadMove::Release))
+}
+
+/// The batch that completes a run and frees its lane.
+pub fn ends() -> Batch {
+    let completed = RunCompleted {
+        output: Output::default(),
+    };
+    let end = HeadMove::End {
+        status: Status::Completed,
+        code: None,
+        frees_lane: true,
+    };
+    says([Event::RunCompleted(Box::new(completed))]).and(Change::SetHead(end))
+}
+
+/// The batch that cancels a run that nobody drives.
+pub fn cancels() -> Batch {
+    let cancelled = longhaul_core::event::run::RunCancelled {
+        reason: "not needed".to_owned(),
+    };
+    let end = HeadMove::End {
+        status: Status::Cancelled,
+        code: None,
+        frees_lane: true,
+    };
+    says([Event::RunCancelled(cancelled)]).and(Change::SetHead(end))
+}
+
+/// A fact that only a driver states.
+pub fn progress(percent: u8) -> Event {
+    Event::ProgressReported(ProgressReported {
+        percent,
+        message: "on the way".to_owned(),
+    })
+}
+
+/// Somebody wants a run to go on.
+pub fn resumed() -> Event {
+    Event::RunResumed(asked())
+}
+
+/// Somebody wants a run ended.
+pub fn cancel_requested() -> Event {
+    Event::RunCancelRequested(asked())
+}
+
+/// What somebody asked.
+pub fn asked() -> RunAsked {
+    RunAsked {
+        by: "cli:anna".to_owned(),
+        reason: String::new(),
+        raise: None,
+    }
+}
+
+/// A sign of life.
+pub fn beat(worker: WorkerId) -> Beat {
+    Beat {
+        worker,
+        host: "here".to_owned(),
+        build: "test".to_owned(),
+        draining: false,
+        ttl: TTL,
+    }
+}
+
+/// A wish for everything in the inbox `main`.
+pub fn claim_ask(worker: WorkerId) -> ClaimAsk {
+    ClaimAsk {
+        worker,
+        inboxes: vec![inbox("main")],
+        types: Vec::new(),
+        limit: 1_000,
+        format: EVENT_FORMAT,
+        host: None,
+    }
+}
+
+/// What a row said no to.
+pub fn refused(appended: Appended) -> Refused {
+    match appended {
+        Appended::Refused(why) => why,
+        Appended::At { .. }
+        | Appended::MovedOn
+        | Appended::Fenced
+        | Appended::RunEnded
+        | Appended::NoRun => panic!("expected a refusal, got {appended:?}"),
+    }
+}
+
+/// Asserts that an append stands.
+pub fn stands(appended: &Appended) {
+    assert!(matches!(appended, Appended::At { .. }), "{appended:?}");
+}
+
+/// The runs of some claims.
+pub fn runs(claimed: &[Claimed]) -> Vec<RunId> {
+    claimed.iter().map(|claimed| claimed.run).collect()
+}
+
+/// An agent's name.
+pub fn agent(name: &str) -> AgentName {
+    AgentName::new(name).expect("a good name")
+}
+
+/// An inbox's name.
+pub fn inbox(name: &str) -> InboxName {
+    InboxName::new(name).expect("a good name")
+}
+
+/// A lane's name.
+pub fn lane_key(name: &str) -> LaneKey {
+    LaneKey::new(name).expect("a good name")
+}

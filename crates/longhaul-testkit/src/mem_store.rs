@@ -1,0 +1,30 @@
+//! A store in memory: deterministic, for any number of workers, and as strict
+//! as the ones on disk.
+//!
+//! Never: survives its process, and never waits: each call is one atomic step.
+
+mod account;
+mod append;
+mod change;
+mod claim;
+mod gate;
+mod head;
+mod journal;
+mod lane;
+mod open;
+mod port;
+mod prune;
+mod repair;
+mod rows;
+mod seat;
+mod shelves;
+mod steer;
+mod store;
+mod table;
+mod timer;
+mod tx;
+mod view;
+
+pub use store::MemStore;
+pub use tx::Broken;
+pub use view::{HeadView, LaneView};

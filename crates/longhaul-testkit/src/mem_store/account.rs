@@ -1,0 +1,82 @@
+//! The account of a tree of runs: held, spent, lost, capped.
+//!
+//! Never: spent + lost + held above a cap because of a hold.
+
+use longhaul_core::change::Settlement;
+use longhaul_core::id::RunId;
+use longhaul_core::policy::budget::Raise;
+use longhaul_core::port::shelves::Account;
+use longhaul_core::port::store::Refused;
+use longhaul_core::usage::{Hold, Left, Micros};
+
+use crate::mem_store::tx::{Changed, Tx, refuse};
+
+impl Tx<'_> {
+    /// Sets a call's worst case aside.
+    pub(crate) fn hold(&mut self, run: RunId, hold: Hold) -> Changed {
+        let root = self.root(run);
+        let mut account = self.account(root);
+        let left = left(&account);
+        if !left.covers(hold) {
+            return refuse(Refused::OverBudget(left));
+        }
+        account.held = plus(account.held, hold);
+        self.tables.accounts.put(root, account);
+        Ok(())
+    }
+
+    /// What was set aside is used, lost or given back.
+    pub(crate) fn settle(&mut self, run: RunId, settlement: Settlement) {
+        let root = self.root(run);
+        let mut account = self.account(root);
+        account.held = minus(account.held, settlement.held);
+        account.spent = plus(account.spent, settlement.spent);
+        account.lost = plus(account.lost, settlement.lost);
+        self.tables.accounts.put(root, account);
+    }
+
+    /// The caps that `raise` names are put in place.
+    pub(crate) fn set_cap(&mut self, run: RunId, raise: Raise) {
+        let root = self.root(run);
+        let mut account = self.account(root);
+        account.cap_micros = raise.micros.or(account.cap_micros);
+        account.cap_tokens = raise.tokens.or(account.cap_tokens);
+        self.tables.accounts.put(root, account);
+    }
+
+    fn root(&self, run: RunId) -> RunId {
+        self.tables
+            .heads
+            .get(&run)
+            .map_or(run, |head| head.task.root)
+    }
+
+    fn account(&self, root: RunId) -> Account {
+        self.tables.accounts.get(&root).copied().unwrap_or_default()
+    }
+}
+
+fn left(account: &Account) -> Left {
+    let used = plus(plus(account.spent, account.lost), account.held);
+    Left {
+        micros: account.cap_micros.map(|cap| cap.minus(used.micros)),
+        tokens: account
+            .cap_tokens
+            .map(|cap| cap.saturating_sub(used.tokens)),
+    }
+}
+
+const fn plus(one: Hold, other: Hold) -> Hold {
+    Hold {
+        micros: one.micros.plus(other.micros),
+        tokens: one.tokens.saturating_add(other.tokens),
+    }
+}
+
+const fn minus(one: Hold, other: Hold) -> Hold {
+    let micros: Micros = one.micros.minus(other.micros);
+    Hold {
+        micros,
+        tokens: one.tokens.saturating_sub(other.tokens),
+    }
+}

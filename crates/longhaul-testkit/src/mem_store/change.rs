@@ -1,0 +1,94 @@
+//! Each change of a row, once.
+//!
+//! Never: decides which changes go with a fact.
+
+use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, ThreadRow, UsageRow};
+use longhaul_core::id::RunId;
+
+use crate::mem_store::open::Opening;
+use crate::mem_store::rows::{Letter, Used};
+use crate::mem_store::tx::{Changed, Tx};
+
+impl Tx<'_> {
+    /// Carries one change out, or says why a row does not allow it.
+    pub(crate) fn change(&mut self, run: RunId, change: Change) -> Changed {
+        match change {
+            Change::OpenRun(new) => return self.open_run(*new, Opening::Run),
+            Change::OpenStep(new) => return self.open_run(*new, Opening::Step),
+            Change::CloseGate(closing) => return self.close_gate(closing),
+            Change::SetTimer(timer) => return self.set_timer(timer),
+            Change::QueueSteer(steer) => return self.queue_steer(run, steer),
+            Change::ChangeSteer(steer) => return self.change_steer(run, &steer),
+            Change::TakeSeat(seat) => return self.take_seat(run, seat),
+            Change::Hold(hold) => return self.hold(run, hold),
+            Change::SetHead(to) => self.set_head(run, to),
+            Change::RaiseGate(spec) => self.raise_gate(run, *spec),
+            Change::FreeSeat(sandbox) => self.free_seat(sandbox),
+            Change::QueueSeat(provider) => self.queue_seat(run, provider),
+            Change::Settle(settlement) => self.settle(run, settlement),
+            Change::SetCap(raise) => self.set_cap(run, raise),
+            Change::AddUsage(row) => self.add_usage(run, row),
+            Change::AddOutbox(row) => self.add_outbox(run, row),
+            Change::AppendThread(row) => self.append_thread(row),
+            Change::PutBlob(blob) => {
+                let hash = self.keep_content(blob.content);
+                self.tables.blob_refs.put((run, hash), ());
+            }
+            Change::PutDefinition(blob) => self.tables.definitions.put(blob.hash(), blob.content),
+            Change::SetSandbox(row) => self.set_sandbox(row),
+            Change::PutRule(row) => self.put_rule(run, row),
+        }
+        Ok(())
+    }
+
+    fn add_usage(&mut self, run: RunId, row: UsageRow) {
+        let mut root = run;
+        let is_call = !row.model.is_empty();
+        self.tables.heads.change(&run, |head| {
+            root = head.task.root;
+            let sums = &mut head.sums;
+            sums.turns = sums.turns.saturating_add(row.turns);
+            sums.usage = sums.usage.plus(row.usage);
+            sums.active = sums.active.plus(row.active);
+            sums.cost = match (sums.cost, row.cost) {
+                (Some(sum), Some(cost)) => Some(sum.plus(cost)),
+                (sum, None) if !is_call => sum,
+                (_, _) => None,
+            };
+        });
+        if is_call {
+            let at = self.now;
+            let used = Used { run, root, at, row };
+            let key = self.tables.count();
+            self.tables.usage.put(key, used);
+        }
+    }
+
+    fn add_outbox(&mut self, run: RunId, row: OutboxRow) {
+        let letter = Letter {
+            run,
+            row,
+            attempts: 0,
+            next_at: self.now,
+        };
+        let key = self.tables.count();
+        self.tables.outbox.put(key, letter);
+    }
+
+    fn append_thread(&mut self, row: ThreadRow) {
+        for message in row.messages {
+            let place = self.tables.count();
+            self.tables
+                .threads
+                .put((row.thread.clone(), place), message);
+        }
+    }
+
+    fn set_sandbox(&mut self, row: SandboxRow) {
+        self.tables.sandboxes.put(row.sandbox, row);
+    }
+
+    fn put_rule(&mut self, run: RunId, row: RuleRow) {
+        self.tables.rules.put((run, row.rule), row);
+    }
+}

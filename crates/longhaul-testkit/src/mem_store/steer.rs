@@ -1,0 +1,53 @@
+//! Messages that wait for a run.
+//!
+//! Never: settles one twice.
+
+use longhaul_core::change::{STEERS_MAX, SteerMove, SteerRow, SteerStatus};
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::Refused;
+
+use crate::mem_store::rows::Tables;
+use crate::mem_store::tx::{Changed, Tx, refuse};
+
+impl Tx<'_> {
+    /// One more message waits.
+    pub(crate) fn queue_steer(&mut self, run: RunId, steer: SteerRow) -> Changed {
+        let rows = self.tables.steers_of(run);
+        if rows.filter(|(_, row)| is_queued(row)).count() >= STEERS_MAX {
+            return refuse(Refused::SteersFull);
+        }
+        let place = self.tables.count();
+        self.tables.steers.put((run, place), steer);
+        Ok(())
+    }
+
+    /// A waiting message changes or is settled.
+    pub(crate) fn change_steer(&mut self, run: RunId, to: &SteerMove) -> Changed {
+        let rows = self.tables.steers_of(run);
+        let mut waiting = rows.filter(|(_, row)| row.steer == to.steer && is_queued(row));
+        let found = waiting.next().map(|(key, _)| *key);
+        drop(waiting);
+        let Some(key) = found else {
+            return refuse(Refused::SteerSettled);
+        };
+        self.tables.steers.change(&key, |row| {
+            if let Some((text, delivery)) = &to.words {
+                row.text.clone_from(text);
+                row.delivery = *delivery;
+            }
+            row.status = to.status.clone();
+        });
+        Ok(())
+    }
+}
+
+impl Tables {
+    /// The messages for a run, in order of arrival.
+    pub(crate) fn steers_of(&self, run: RunId) -> impl Iterator<Item = (&(RunId, u64), &SteerRow)> {
+        self.steers.range((run, 0)..=(run, u64::MAX))
+    }
+}
+
+fn is_queued(row: &SteerRow) -> bool {
+    row.status == SteerStatus::Queued
+}

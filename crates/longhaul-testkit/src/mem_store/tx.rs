@@ -1,0 +1,60 @@
+//! One transaction: the tables, the time, and the two ways it can end.
+//!
+//! Never: half a transaction. What is refused leaves no trace.
+
+use longhaul_core::event::Event;
+use longhaul_core::id::{Epoch, RunId};
+use longhaul_core::port::store::{Refused, StoreError};
+use longhaul_core::time::Timestamp;
+
+use crate::mem_store::rows::Tables;
+
+/// A rule that is broken on purpose, so that a checker can show that it sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// A driver's epoch and name are not looked at.
+    Fence,
+    /// A run parks although its journal has moved on.
+    Park,
+    /// A lane lets two runs go at once.
+    LanePromotion,
+}
+
+/// A transaction in the making.
+#[derive(Debug)]
+pub(crate) struct Tx<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) now: Timestamp,
+    pub(crate) broken: Option<Broken>,
+}
+
+/// Why a transaction is taken back.
+#[derive(Debug)]
+pub(crate) enum Undo<T> {
+    /// The caller is told this.
+    Say(T),
+    /// The store itself failed.
+    Fault(StoreError),
+}
+
+impl<T> From<StoreError> for Undo<T> {
+    fn from(fault: StoreError) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What one change of a row gives.
+pub(crate) type Changed = Result<(), Undo<Refused>>;
+
+/// A row says no.
+pub(crate) fn refuse(why: Refused) -> Changed {
+    Err(Undo::Say(why))
+}
+
+/// Facts that one author adds to one journal.
+#[derive(Debug)]
+pub(crate) struct Growth<'a> {
+    pub(crate) run: RunId,
+    pub(crate) epoch: Epoch,
+    pub(crate) events: &'a [Event],
+}
