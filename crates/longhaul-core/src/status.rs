@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{GateId, RunId};
 use crate::policy::budget::Cap;
 use crate::raw::RawJson;
-use crate::time::Millis;
+use crate::time::Timestamp;
 
 /// The eight states of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,7 +67,8 @@ impl Status {
     }
 }
 
-/// What a parked run waits for. The span says how long at most, from the park on.
+/// What a parked run waits for. Where a point in time stands, the wait ends then
+/// by itself; the row of the timer is what counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
@@ -80,19 +81,19 @@ pub enum Wait {
     /// Somebody to help an agent that can't go on.
     Blocked(GateId),
     /// A point in time that the agent asked for.
-    Timer(Millis),
+    Timer(Timestamp),
     /// A run that this one asked for.
     Child(RunId),
     /// A provider that wants fewer requests.
-    RateLimit(Millis),
+    RateLimit(Timestamp),
     /// The next try of a call or of the run.
-    Retry(Millis),
+    Retry(Timestamp),
     /// A free sandbox.
     SandboxSlot,
     /// More budget.
     Budget(Cap),
     /// A follow-up, in a run that is kept open.
-    Message(Millis),
+    Message(Timestamp),
     /// A worker: the last one let go of the run in good order.
     Worker,
 }
@@ -116,11 +117,11 @@ impl Wait {
         }
     }
 
-    /// After how long the wait ends by itself.
-    pub const fn span(&self) -> Option<Millis> {
+    /// When the wait ends by itself.
+    pub const fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Timer(span) | Self::RateLimit(span) | Self::Retry(span) | Self::Message(span) => {
-                Some(*span)
+            Self::Timer(at) | Self::RateLimit(at) | Self::Retry(at) | Self::Message(at) => {
+                Some(*at)
             }
             Self::Approval(_)
             | Self::Question(_)

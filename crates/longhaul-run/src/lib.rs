@@ -1,4 +1,24 @@
-//! The heart: what a run is, what may happen to it, and what must happen next.
+//! The heart of Longhaul: three pure verbs over a run's journal.
 //!
-//! Never: performs anything. There is no `async`, no clock and no randomness
-//! here; the same journal always folds to the same run.
+//! `apply` makes a fact into state, `decide` makes an input into facts, `next`
+//! says what must be done. Never: waits, reads a clock, draws a random number
+//! or touches the world. Time and ids are handed in.
+
+mod advance;
+mod apply;
+pub mod decide;
+mod draft;
+pub mod input;
+mod judge;
+pub mod next;
+pub mod outside;
+pub mod refusal;
+pub mod say;
+pub mod state;
+pub mod submit;
+
+pub use decide::decide;
+pub use input::{Input, Moment};
+pub use next::{Step, next};
+pub use refusal::Refusal;
+pub use state::Run;

@@ -8,7 +8,7 @@ use crate::id::{CallId, Epoch};
 use crate::message::Part;
 use crate::policy::effect::InDoubt;
 use crate::raw::BlobRef;
-use crate::time::Millis;
+use crate::time::{Millis, Timestamp};
 
 /// A call is about to begin. Durable before it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub struct ToolStarted {
     pub call: CallId,
     /// Which start of it, from 1.
     pub attempt: u32,
+    /// It does nothing but wait, and ends then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// A call says how far it is.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
 use crate::id::{LaneKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
 use crate::message::Message;
+use crate::policy::gate::OnTimeout;
 use crate::port::store::{Standing, StoreError};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
@@ -103,6 +104,8 @@ pub struct DueTimer {
     pub due: Timestamp,
     /// The run has ended: there is nobody to tell.
     pub ended: bool,
+    /// For a gate's timer: what its silence means, if it is still open.
+    pub gate: Option<OnTimeout>,
 }
 
 /// What a repair found. Each is a count that must stay 0.

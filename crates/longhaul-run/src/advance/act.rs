@@ -1,0 +1,269 @@
+//! The calls of a reply: judged together, begun in order, settled one by one.
+//!
+//! Never: begins a call that a gate before it holds, or one that must stand
+//! alone beside another.
+
+use longhaul_core::event::Event;
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::tool::{ToolOutput, ToolStarted};
+use longhaul_core::id::CallId;
+use longhaul_core::policy::effect::InDoubt;
+use longhaul_core::policy::gate::{GateKind, GateSpec};
+use longhaul_core::status::{Fault, Wait};
+
+use crate::advance::call::conclude_call;
+use crate::advance::gates::{doubt_gate, judge_call};
+use crate::advance::park::{block, park, park_until};
+use crate::advance::steer::answer_with_first;
+use crate::advance::{Go, close};
+use crate::draft::Draft;
+use crate::refusal::Refusal;
+use crate::state::call::{Call, CallState};
+use crate::state::control::Control;
+
+/// So many calls of a reply are under way at once.
+const PARALLEL_MAX: usize = 8;
+
+const SKIPPED: &str = "not run: a person wrote before it began";
+const WITHDRAWN: &str = "withdrawn: a person wrote";
+const WOKEN: &str = "the wait ended early: a person wrote";
+const TIME_CAME: &str = "the time has come";
+const UNKNOWN: &str = "interrupted: it was begun, and its outcome is unknown. It may have happened";
+
+pub(super) fn act(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
+    heed_messages(draft)?;
+    for call in calls(draft, |call| call.state == CallState::Unjudged) {
+        judge_call(draft, &call)?;
+    }
+    settle(draft)?;
+    if let Some(gone) = doubts(draft)? {
+        return Ok(gone);
+    }
+    start_ready(draft)?;
+    let Some(acting) = draft.control.acting() else {
+        return Ok(Go::On);
+    };
+    let settling = acting
+        .calls
+        .iter()
+        .any(|call| matches!(call.state, CallState::Settling { .. }));
+    let looking = acting
+        .calls
+        .iter()
+        .any(|call| matches!(call.state, CallState::Doubtful { look: true, .. }));
+    match (settling, draft.control.is_busy() || looking) {
+        (true, _) => Ok(Go::On),
+        (false, true) => Ok(Go::Stop),
+        (false, false) => rest(draft),
+    }
+}
+
+/// The calls that `wanted` picks, as they stand now.
+fn calls(draft: &Draft<'_>, wanted: impl Fn(&Call) -> bool) -> Vec<Call> {
+    let acting = draft.control.acting();
+    acting.map_or_else(Vec::new, |acting| {
+        acting
+            .calls
+            .iter()
+            .filter(|call| wanted(call))
+            .cloned()
+            .collect()
+    })
+}
+
+/// What people wrote changes what is left to do.
+fn heed_messages(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    let wants = |delivery| {
+        draft
+            .control
+            .steers
+            .iter()
+            .any(|steer| steer.delivery == delivery)
+    };
+    let interrupt = wants(Delivery::Interrupt);
+    let before_next = interrupt || wants(Delivery::BeforeNextTool);
+    if draft.control.steers.is_empty() {
+        return Ok(());
+    }
+    if let Some(call) = draft.control.question_call() {
+        let gate = calls(draft, |asked| asked.id == call)
+            .first()
+            .and_then(Call::gate);
+        answer_with_first(draft)?;
+        if let Some(gate) = gate {
+            draft.withdraw(gate, "a person wrote instead")?;
+        }
+    }
+    for call in calls(draft, |call| !call.is_done()) {
+        match call.state {
+            CallState::Unjudged | CallState::Waiting if before_next && call.starts == 0 => {
+                conclude_call(draft, call.id, ToolOutput::text(SKIPPED), true)?;
+            }
+            CallState::Gated(gate) if interrupt => {
+                draft.withdraw(gate, "a person wrote")?;
+                conclude_call(draft, call.id, ToolOutput::text(WITHDRAWN), true)?;
+            }
+            CallState::Sleeping(_) => {
+                conclude_call(draft, call.id, ToolOutput::text(WOKEN), false)?;
+            }
+            CallState::Unjudged
+            | CallState::Waiting
+            | CallState::Gated(_)
+            | CallState::Started(_)
+            | CallState::Doubtful { .. }
+            | CallState::Asked(_)
+            | CallState::Child(_)
+            | CallState::Settling { .. }
+            | CallState::Done { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes down what is known, and takes back questions that nobody needs answered.
+fn settle(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    let settled = calls(draft, |call| {
+        matches!(call.state, CallState::Settling { .. })
+    });
+    for call in &settled {
+        let idle = draft
+            .control
+            .gates
+            .iter()
+            .find(|gate| gate.call == Some(call.id));
+        if let Some(gate) = idle.map(|gate| gate.id) {
+            draft.withdraw(gate, "the result came")?;
+        }
+        if let CallState::Settling { output, is_error } = call.state.clone() {
+            conclude_call(draft, call.id, output, is_error)?;
+        }
+    }
+    for call in calls(
+        draft,
+        |call| matches!(call.state, CallState::Sleeping(sleep) if sleep.fired),
+    ) {
+        conclude_call(draft, call.id, ToolOutput::text(TIME_CAME), false)?;
+    }
+    Ok(())
+}
+
+/// Does what the policy says about calls whose outcome nobody can find out.
+fn doubts(draft: &mut Draft<'_>) -> Result<Option<Go>, Refusal> {
+    for call in calls(draft, |call| {
+        matches!(call.state, CallState::Doubtful { look: false, .. })
+    }) {
+        let CallState::Doubtful { then, .. } = call.state else {
+            continue;
+        };
+        match then {
+            InDoubt::Tell => conclude_call(draft, call.id, ToolOutput::text(UNKNOWN), true)?,
+            InDoubt::Ask => doubt_gate(draft, &call)?,
+            InDoubt::Fail if draft.control.is_busy() => return Ok(Some(Go::Stop)),
+            InDoubt::Fail => {
+                let words = format!(
+                    "{} {} was begun, and its outcome is unknown",
+                    call.appraisal.tool, call.id
+                );
+                let hint = "look whether it has happened, then retry the run";
+                return close::fail(draft, Fault::new("in_doubt", words, hint)).map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Begins every call whose time has come.
+fn start_ready(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    while let Some((call, attempt)) = next_ready(&draft.control) {
+        draft.record(Event::ToolStarted(ToolStarted {
+            call,
+            attempt,
+            until: None,
+        }))?;
+    }
+    Ok(())
+}
+
+fn next_ready(control: &Control) -> Option<(CallId, u32)> {
+    let acting = control.acting()?;
+    let running = acting
+        .calls
+        .iter()
+        .filter(|call| call.runs_under(control.epoch))
+        .count();
+    if running >= PARALLEL_MAX {
+        return None;
+    }
+    let ready = acting.calls.iter().enumerate().find(|(place, call)| {
+        let may_begin = match call.state {
+            // The rules were asked before: what is left without a gate is allowed.
+            CallState::Unjudged | CallState::Waiting => true,
+            CallState::Started(epoch) => epoch < control.epoch && call.appraisal.class.may_repeat(),
+            CallState::Gated(_)
+            | CallState::Doubtful { .. }
+            | CallState::Asked(_)
+            | CallState::Sleeping(_)
+            | CallState::Child(_)
+            | CallState::Settling { .. }
+            | CallState::Done { .. } => false,
+        };
+        may_begin && nothing_before(&acting.calls[..*place], call)
+    })?;
+    Some((ready.1.id, ready.1.starts + 1))
+}
+
+/// A call waits for the gates before it. One that must stand alone waits for
+/// everything before it, and everything after waits for it.
+fn nothing_before(earlier: &[Call], call: &Call) -> bool {
+    earlier.iter().all(|before| {
+        before.is_done()
+            || (!call.is_alone()
+                && !before.is_alone()
+                && !matches!(before.state, CallState::Gated(_)))
+    })
+}
+
+/// Nothing is under way: the run waits for whoever is asked first.
+fn rest(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
+    let open: Vec<GateSpec> = calls(draft, |call| call.gate().is_some())
+        .iter()
+        .filter_map(|call| draft.control.open_gate(call.gate()?).cloned())
+        .collect();
+    let approvals: Vec<_> = open
+        .iter()
+        .filter(|gate| gate.kind == GateKind::Approval)
+        .map(|gate| gate.id)
+        .collect();
+    if !approvals.is_empty() {
+        return park(draft, Wait::Approval(approvals));
+    }
+    if let Some(gate) = open.first() {
+        return match gate.kind {
+            GateKind::Blocked => block(draft, gate.id, &gate.ask),
+            GateKind::Signal => park(draft, Wait::Signal(gate.id)),
+            GateKind::Question | GateKind::InDoubt | GateKind::Approval | GateKind::Result => {
+                park(draft, Wait::Question(gate.id))
+            }
+        };
+    }
+    for call in calls(draft, |call| !call.is_done()) {
+        match call.state {
+            CallState::Child(child) => return park(draft, Wait::Child(child)),
+            CallState::Sleeping(sleep) => {
+                return park_until(draft, Wait::Timer(sleep.until), sleep.timer);
+            }
+            CallState::Unjudged
+            | CallState::Waiting
+            | CallState::Gated(_)
+            | CallState::Started(_)
+            | CallState::Doubtful { .. }
+            | CallState::Asked(_)
+            | CallState::Settling { .. }
+            | CallState::Done { .. } => {}
+        }
+    }
+    Err(Refusal::OutOfPlace {
+        what: "a rest with nothing to wait for",
+        stage: "using tools",
+    })
+}

@@ -1,0 +1,144 @@
+//! The start of a turn, within every cap.
+//!
+//! Never: a start that is not paid for. The worst case is held before the
+//! request leaves, and a store that can't hold it refuses the whole batch.
+
+use longhaul_core::change::Change;
+use longhaul_core::event::Event;
+use longhaul_core::event::turn::{Purpose, TurnStarted};
+use longhaul_core::event::world::{BudgetReached, BudgetWarned};
+use longhaul_core::policy::budget::Cap;
+use longhaul_core::status::Fault;
+use longhaul_core::usage::{Left, Tariff};
+
+use crate::advance::{Go, close};
+use crate::draft::Draft;
+use crate::refusal::Refusal;
+use crate::state::control::Control;
+use crate::state::stage::Stage;
+
+/// A reply that may have fewer tokens than this is not worth asking for.
+const REPLY_TOKENS_MIN: u64 = 1_024;
+
+pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, Refusal> {
+    if let Some(max) = draft.control.policy.max_turns
+        && draft.control.turns >= max
+    {
+        let words = format!("the run has made the {max} turns it may make");
+        let hint = "raise max_turns in the agent's file";
+        return close::fail(draft, Fault::new("turn_limit", words, hint));
+    }
+    if let Some(cap) = met(&draft.control) {
+        draft.record(Event::BudgetReached(BudgetReached { cap }))?;
+        return Ok(Go::On);
+    }
+    if let Some(cap) = nearly_met(&draft.control) {
+        return warn(draft, cap);
+    }
+    let Stage::Thinking(thinking) = &draft.control.stage else {
+        return Ok(Go::On);
+    };
+    let attempt = thinking.tries + 1;
+    let tariff = draft.control.tariff;
+    let mut max_tokens = tariff.max_output_tokens;
+    let mut hold = tariff.hold(draft.control.bytes, max_tokens);
+    if let Some(left) = draft.moment.left.filter(|left| !left.covers(hold)) {
+        match affordable(&tariff, draft.control.bytes, left) {
+            Some(_) if !draft.control.warned.contains(&Cap::Money) => {
+                return warn(draft, Cap::Money);
+            }
+            Some(tokens) => {
+                max_tokens = tokens;
+                hold = tariff.hold(draft.control.bytes, max_tokens);
+            }
+            None => {
+                let cap = if left.micros.is_some_and(|left| hold.micros > left) {
+                    Cap::Money
+                } else {
+                    Cap::Tokens
+                };
+                draft.record(Event::BudgetReached(BudgetReached { cap }))?;
+                return Ok(Go::On);
+            }
+        }
+    }
+    let turn = draft.control.turn + 1;
+    draft.record(Event::TurnStarted(TurnStarted {
+        turn,
+        attempt,
+        purpose,
+        hold,
+        max_tokens,
+    }))?;
+    draft.change(Change::Hold(hold));
+    Ok(Go::Stop)
+}
+
+/// The cap of this run alone that is used up.
+fn met(control: &Control) -> Option<Cap> {
+    let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
+    let active = control
+        .caps
+        .active
+        .filter(|cap| control.sums.active >= *cap);
+    turns
+        .map(|_| Cap::Turns)
+        .or_else(|| active.map(|_| Cap::ActiveTime))
+}
+
+/// The cap of which so much is used that the agent should wrap up, and does not
+/// know it yet. Of money and tokens the run knows its own share of the tree.
+fn nearly_met(control: &Control) -> Option<Cap> {
+    let caps = &control.caps;
+    let sums = &control.sums;
+    let money = sums.cost.plus(sums.lost.micros).0;
+    let tokens = sums.usage.tokens().saturating_add(sums.lost.tokens);
+    let shares = [
+        (
+            Cap::Turns,
+            u64::from(control.turns),
+            caps.turns.map(u64::from),
+        ),
+        (Cap::ActiveTime, sums.active.0, caps.active.map(|cap| cap.0)),
+        (Cap::Money, money, caps.micros.map(|cap| cap.0)),
+        (Cap::Tokens, tokens, caps.tokens),
+    ];
+    let warn_at = u128::from(caps.warn_percent);
+    shares.into_iter().find_map(|(cap, used, of)| {
+        let near = u128::from(used) * 100 >= u128::from(of?) * warn_at && used > 0;
+        (near && !control.warned.contains(&cap)).then_some(cap)
+    })
+}
+
+fn warn(draft: &mut Draft<'_>, cap: Cap) -> Result<Go, Refusal> {
+    let what = match cap {
+        Cap::Money => "money",
+        Cap::Tokens => "tokens",
+        Cap::Turns => "turns",
+        Cap::ActiveTime => "time",
+    };
+    let words = format!(
+        "[longhaul] Little is left of the budget of {what}. Bring the work to a good end now: \
+         finish what is half done, and say what is left."
+    );
+    draft.record(Event::BudgetWarned(BudgetWarned { cap, words }))?;
+    Ok(Go::On)
+}
+
+/// The longest reply that what is left pays for, if that is long enough.
+fn affordable(tariff: &Tariff, bytes: u64, left: Left) -> Option<u64> {
+    let fits = |tokens: &u64| left.covers(tariff.hold(bytes, *tokens));
+    let (mut low, mut high) = (REPLY_TOKENS_MIN, tariff.max_output_tokens);
+    if high < low || !fits(&low) {
+        return None;
+    }
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(&middle) {
+            low = middle
+        } else {
+            high = middle - 1
+        }
+    }
+    Some(low)
+}

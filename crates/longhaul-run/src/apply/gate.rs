@@ -1,0 +1,232 @@
+//! Facts about gates, taken in: what an answer means for whoever waited.
+//!
+//! Never: judges an answer. That was done before it was written down.
+
+use longhaul_core::event::gate::{GateAnswer, GateClosed, GateExpired, GateRaised};
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::GateId;
+use longhaul_core::message::Message;
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, OnTimeout};
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::Fault;
+
+use crate::apply::{SILENT, Said};
+use crate::state::call::{Call, CallState};
+use crate::state::control::Control;
+use crate::state::stage::{Stage, Thinking};
+
+impl Control {
+    pub(super) fn gate_raised(&mut self, data: &GateRaised) -> Said {
+        let gate = &data.gate;
+        if let Some(id) = gate.call {
+            let call = self.call_mut(id)?;
+            call.state = match gate.kind {
+                GateKind::Approval => CallState::Gated(gate.id),
+                GateKind::Question
+                | GateKind::Blocked
+                | GateKind::InDoubt
+                | GateKind::Signal
+                | GateKind::Result => CallState::Asked(gate.id),
+            };
+        } else if gate.kind == GateKind::Result {
+            let Stage::Concluding(concluding) = &mut self.stage else {
+                return Err("a result is asked about at the end");
+            };
+            concluding.gate = Some(gate.id);
+        }
+        self.gates.push(gate.clone());
+        SILENT
+    }
+
+    pub(super) fn gate_withdrawn(&mut self, data: &GateClosed) -> Said {
+        self.close(data.gate);
+        SILENT
+    }
+
+    fn close(&mut self, gate: GateId) -> Option<GateSpec> {
+        let place = self.gates.iter().position(|open| open.id == gate)?;
+        if self.missing == Some(gate) {
+            self.missing = None;
+        }
+        Some(self.gates.remove(place))
+    }
+
+    /// An answer to a gate that is closed here changes nothing: the row that
+    /// let it pass and the journal agree, so this is never seen.
+    pub(super) fn gate_answered(&mut self, data: &GateAnswer) -> Said {
+        let Some(gate) = self.close(data.gate) else {
+            return SILENT;
+        };
+        let answer = &data.answer;
+        if gate.kind == GateKind::Result {
+            return self.result_answered(answer);
+        }
+        if let Some(call) = self.waiting_call(gate.id) {
+            match gate.kind {
+                GateKind::Approval => approval_answered(call, answer),
+                GateKind::InDoubt => doubt_answered(call, answer),
+                GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
+                    call.state = settled(words_of(answer), false);
+                }
+            }
+        }
+        SILENT
+    }
+
+    fn waiting_call(&mut self, gate: GateId) -> Option<&mut Call> {
+        let acting = self.acting_mut()?;
+        acting
+            .calls
+            .iter_mut()
+            .find(|call| call.gate() == Some(gate))
+    }
+
+    fn result_answered(&mut self, answer: &Answer) -> Said {
+        let Stage::Concluding(concluding) = &mut self.stage else {
+            return SILENT;
+        };
+        concluding.gate = None;
+        match &answer.decision {
+            Decision::Approve | Decision::Complete | Decision::Answer(_) => {
+                concluding.agreed = true;
+            }
+            Decision::Edit(edited) => {
+                concluding.agreed = true;
+                match edited.value().as_str() {
+                    Some(text) => concluding.output.text = text.to_owned(),
+                    None => concluding.output.data = Some(edited.clone()),
+                }
+            }
+            Decision::Reject => match &answer.note {
+                Some(note) => {
+                    let note = Message::user(note.as_str());
+                    self.stage = Stage::Thinking(Thinking::default());
+                    return Ok(vec![note]);
+                }
+                None => {
+                    let words = format!("{} rejected the result", answer.by);
+                    self.doom = Some(Fault::new("rejected", words, ""));
+                }
+            },
+        }
+        SILENT
+    }
+
+    pub(super) fn gate_expired(&mut self, data: &GateExpired) -> Said {
+        let Some(gate) = self.close(data.gate) else {
+            return SILENT;
+        };
+        match data.on_timeout {
+            OnTimeout::Fail => {
+                let words = format!("nobody answered in time: {}", gate.ask);
+                self.doom = Some(Fault::new("gate_expired", words, ""));
+            }
+            OnTimeout::Pause => {
+                self.pause
+                    .get_or_insert_with(|| "an unanswered gate".into());
+                self.ask_anew(&gate);
+            }
+            OnTimeout::Approve => self.expire(&gate, true),
+            OnTimeout::Reject => self.expire(&gate, false),
+        }
+        SILENT
+    }
+
+    /// After a pause the question is asked again: it was never answered.
+    fn ask_anew(&mut self, gate: &GateSpec) {
+        if let Stage::Concluding(concluding) = &mut self.stage {
+            concluding.gate = None;
+        }
+        if let Some(call) = self.waiting_call(gate.id) {
+            call.state = match gate.kind {
+                GateKind::InDoubt => CallState::Doubtful {
+                    then: longhaul_core::policy::effect::InDoubt::Ask,
+                    look: false,
+                },
+                GateKind::Approval
+                | GateKind::Question
+                | GateKind::Blocked
+                | GateKind::Signal
+                | GateKind::Result => CallState::Unjudged,
+            };
+        }
+    }
+
+    fn expire(&mut self, gate: &GateSpec, approved: bool) {
+        if let Stage::Concluding(concluding) = &mut self.stage
+            && concluding.gate == Some(gate.id)
+        {
+            concluding.gate = None;
+            concluding.agreed = approved;
+            if !approved {
+                let words = "nobody approved the result in time";
+                self.doom = Some(Fault::new("rejected", words, ""));
+            }
+        }
+        if let Some(call) = self.waiting_call(gate.id) {
+            call.state = match gate.kind {
+                GateKind::Approval if approved => CallState::Waiting,
+                GateKind::Approval
+                | GateKind::Question
+                | GateKind::Blocked
+                | GateKind::InDoubt
+                | GateKind::Signal
+                | GateKind::Result => settled("nobody answered in time".into(), true),
+            };
+        }
+    }
+}
+
+fn settled(words: String, is_error: bool) -> CallState {
+    CallState::Settling {
+        output: ToolOutput::text(words),
+        is_error,
+    }
+}
+
+fn approval_answered(call: &mut Call, answer: &Answer) {
+    match &answer.decision {
+        Decision::Approve | Decision::Complete | Decision::Answer(_) => {
+            call.state = CallState::Waiting;
+        }
+        Decision::Edit(edited) => {
+            call.edited = Some(edited.clone());
+            call.state = CallState::Waiting;
+        }
+        Decision::Reject => {
+            let note = answer
+                .note
+                .as_deref()
+                .map_or_else(String::new, |note| format!(": {note}"));
+            call.state = settled(format!("a person rejected this call{note}"), true);
+        }
+    }
+}
+
+/// What a person says of a call that was cut off. Yes: it has not happened and
+/// may begin anew; no: it has not happened and shall not; words: what came of it.
+fn doubt_answered(call: &mut Call, answer: &Answer) {
+    call.state = match &answer.decision {
+        Decision::Approve | Decision::Edit(_) => CallState::Waiting,
+        Decision::Reject => settled("a person says: it did not happen".into(), true),
+        Decision::Answer(_) | Decision::Complete => settled(words_of(answer), false),
+    };
+}
+
+/// Everything a person said, for the model.
+fn words_of(answer: &Answer) -> String {
+    let decision = match &answer.decision {
+        Decision::Answer(words) => Some(words.clone()),
+        Decision::Reject => Some("no".into()),
+        Decision::Complete => Some("it has happened".into()),
+        Decision::Approve => Some("yes".into()),
+        Decision::Edit(edited) => Some(edited.as_str().to_owned()),
+    };
+    let payload = answer
+        .payload
+        .as_ref()
+        .map(RawJson::as_str)
+        .map(str::to_owned);
+    let said = [decision, answer.note.clone(), payload];
+    said.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,157 @@
+//! Facts about the run as a whole, taken in.
+//!
+//! Never: decides.
+
+use longhaul_core::event::run::{
+    RunAsked, RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunFailed, RunPerceived,
+    RunRetried, RunRetryScheduled, RunWaiting,
+};
+use longhaul_core::status::{Outcome, Wait};
+
+use crate::apply::{SILENT, Said};
+use crate::state::control::{Control, Rest};
+use crate::state::stage::{Sleep, Stage, Thinking};
+
+impl Control {
+    pub(super) fn claimed(&mut self, data: &RunClaimed) -> Said {
+        if data.epoch <= self.epoch {
+            return Err("an epoch only rises");
+        }
+        // Claimed while somebody still seemed to drive it: that one is dead.
+        if self.driven {
+            self.orphaned.get_or_insert(self.epoch);
+        }
+        self.epoch = data.epoch;
+        self.driven = true;
+        self.rest = None;
+        SILENT
+    }
+
+    pub(super) fn perceived(&mut self, data: &RunPerceived) -> Said {
+        if !matches!(self.stage, Stage::New) {
+            return Err("the world is looked at once");
+        }
+        self.tariff = data.tariff;
+        self.stage = Stage::Thinking(Thinking::default());
+        Ok(data.opening.clone())
+    }
+
+    pub(super) fn waiting(&mut self, data: &RunWaiting) -> Said {
+        if self.is_busy() {
+            return Err("a run with something under way does not rest");
+        }
+        let sleep = data
+            .timer
+            .zip(data.wait.until())
+            .map(|(timer, until)| Sleep {
+                timer,
+                until,
+                fired: false,
+            });
+        match &mut self.stage {
+            Stage::Thinking(thinking) => thinking.sleep = sleep,
+            Stage::Concluding(concluding) => concluding.sleep = sleep,
+            Stage::New | Stage::Asking(_) | Stage::Acting(_) | Stage::Ended(_) => {}
+        }
+        self.park(data.wait.clone(), data.timer);
+        SILENT
+    }
+
+    fn park(&mut self, wait: Wait, timer: Option<longhaul_core::id::TimerId>) {
+        self.rest = Some(Rest::Parked { wait, timer });
+        self.driven = false;
+    }
+
+    pub(super) fn recovered(&mut self) -> Said {
+        self.orphaned = None;
+        SILENT
+    }
+
+    pub(super) fn pause_requested(&mut self, data: &RunAsked) -> Said {
+        self.pause.get_or_insert_with(|| data.by.clone());
+        SILENT
+    }
+
+    pub(super) fn paused(&mut self) -> Said {
+        if self.is_busy() {
+            return Err("a run with something under way does not stand still");
+        }
+        self.rest = Some(Rest::Paused);
+        self.pause = None;
+        self.driven = false;
+        SILENT
+    }
+
+    pub(super) fn resumed(&mut self, data: &RunAsked) -> Said {
+        self.pause = None;
+        if let Some(raise) = data.raise {
+            self.raise(raise);
+        }
+        SILENT
+    }
+
+    pub(super) fn blocked(&mut self, data: &RunBlocked) -> Said {
+        let asked_by_call = self.acting().is_some_and(|acting| {
+            acting
+                .calls
+                .iter()
+                .any(|call| call.gate() == Some(data.gate))
+        });
+        if !asked_by_call {
+            self.missing = Some(data.gate);
+        }
+        self.park(Wait::Blocked(data.gate), None);
+        SILENT
+    }
+
+    pub(super) fn cancel_requested(&mut self, data: &RunAsked) -> Said {
+        self.cancel
+            .get_or_insert_with(|| match data.reason.as_str() {
+                "" => format!("cancelled by {}", data.by),
+                reason => format!("cancelled by {}: {reason}", data.by),
+            });
+        SILENT
+    }
+
+    pub(super) fn cancelled(&mut self, data: &RunCancelled) -> Said {
+        self.end(Outcome::Cancelled(data.reason.clone()))
+    }
+
+    pub(super) fn completed(&mut self, data: &RunCompleted) -> Said {
+        self.end(Outcome::Completed(data.output.clone()))
+    }
+
+    pub(super) fn failed(&mut self, data: &RunFailed) -> Said {
+        self.end(Outcome::Failed(data.fault.clone()))
+    }
+
+    fn end(&mut self, outcome: Outcome) -> Said {
+        if self.is_busy() {
+            return Err("a run with something under way does not end");
+        }
+        self.stage = Stage::Ended(outcome);
+        self.rest = None;
+        self.driven = false;
+        self.gates.clear();
+        self.steers.clear();
+        SILENT
+    }
+
+    pub(super) fn retry_scheduled(&mut self, data: &RunRetryScheduled) -> Said {
+        let Stage::Thinking(thinking) = &mut self.stage else {
+            return Err("only a run about to ask the model is tried again");
+        };
+        thinking.retry = Some(data.attempt);
+        SILENT
+    }
+
+    pub(super) fn retried(&mut self, data: &RunRetried) -> Said {
+        let Stage::Thinking(thinking) = &mut self.stage else {
+            return Err("only a run about to ask the model is tried again");
+        };
+        thinking.retry = None;
+        thinking.failures = 0;
+        self.attempt = data.attempt;
+        SILENT
+    }
+}

@@ -1,0 +1,54 @@
+//! Facts about messages for the run, taken in.
+//!
+//! Never: loses one. A message leaves the queue delivered, dropped or withdrawn.
+
+use longhaul_core::event::steer::{SteerChanged, SteerDelivered, SteerQueued};
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::SteerId;
+use longhaul_core::message::Message;
+
+use crate::apply::{SILENT, Said};
+use crate::state::call::CallState;
+use crate::state::control::{Control, QueuedSteer};
+
+impl Control {
+    pub(super) fn steer_queued(&mut self, data: &SteerQueued) -> Said {
+        self.steers.push(QueuedSteer {
+            id: data.steer,
+            text: data.text.as_str().into(),
+            delivery: data.delivery,
+        });
+        SILENT
+    }
+
+    pub(super) fn steer_changed(&mut self, data: &SteerChanged) -> Said {
+        if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
+            steer.text = data.text.as_str().into();
+            steer.delivery = data.delivery;
+        }
+        SILENT
+    }
+
+    pub(super) fn steer_gone(&mut self, id: SteerId) -> Said {
+        self.steers.retain(|steer| steer.id != id);
+        SILENT
+    }
+
+    pub(super) fn steer_delivered(&mut self, data: &SteerDelivered) -> Said {
+        let Some(place) = self.steers.iter().position(|steer| steer.id == data.steer) else {
+            return Err("this message is not waiting");
+        };
+        let steer = self.steers.remove(place);
+        if !data.as_answer {
+            return self.say_between_turns(Message::user(steer.text));
+        }
+        let answered = self.question_call();
+        if let Some(id) = answered {
+            self.call_mut(id)?.state = CallState::Settling {
+                output: ToolOutput::text(steer.text),
+                is_error: false,
+            };
+        }
+        SILENT
+    }
+}

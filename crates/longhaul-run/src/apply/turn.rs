@@ -1,0 +1,244 @@
+//! Facts about asking the model, taken in.
+//!
+//! Never: decides what a failure means.
+
+use std::sync::Arc;
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::turn::{
+    Purpose, TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted,
+};
+use longhaul_core::failure::FailureClass;
+use longhaul_core::id::CallId;
+use longhaul_core::message::{Block, Message, Reply, StopReason, Words};
+use longhaul_core::status::Fault;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{Hold, Micros, Usage};
+
+use crate::apply::{SILENT, Said};
+use crate::judge::output::output_of;
+use crate::state::call::{Call, CallState};
+use crate::state::control::Control;
+use crate::state::stage::{Acting, Asking, Concluding, Stage, Thinking};
+
+/// What the result of a call that the token limit cut off says.
+const CUT_OFF: &str = "not run: the reply was cut off by the token limit";
+
+impl Control {
+    pub(super) fn turn_started(&mut self, data: &TurnStarted) -> Said {
+        let Stage::Thinking(thinking) = &self.stage else {
+            return Err("the model is asked when nothing else is under way");
+        };
+        if self.cancel.is_some() {
+            return Err("a run that is being cancelled starts nothing");
+        }
+        if data.turn != self.turn + 1 || data.attempt != thinking.tries + 1 {
+            return Err("turns and their tries are counted without a gap");
+        }
+        self.stage = Stage::Asking(Asking {
+            turn: data.turn,
+            attempt: data.attempt,
+            failures: thinking.failures,
+            epoch: self.epoch,
+            purpose: data.purpose,
+            hold: data.hold,
+            max_tokens: data.max_tokens,
+            shortened: thinking.shortened,
+        });
+        self.sums.held = data.hold;
+        SILENT
+    }
+
+    fn asking(&self, turn: u32, purpose: Purpose) -> Result<&Asking, &'static str> {
+        match &self.stage {
+            Stage::Asking(asking) if asking.turn == turn && asking.purpose == purpose => Ok(asking),
+            Stage::Asking(_) => Err("another turn is under way"),
+            Stage::New
+            | Stage::Thinking(_)
+            | Stage::Acting(_)
+            | Stage::Concluding(_)
+            | Stage::Ended(_) => Err("no turn is under way"),
+        }
+    }
+
+    fn used(&mut self, usage: Usage, cost: Option<Micros>, active: Millis) {
+        self.sums.usage = self.sums.usage.plus(usage);
+        self.sums.cost = self.sums.cost.plus(cost.unwrap_or_default());
+        self.sums.unpriced |= cost.is_none();
+        self.sums.active = self.sums.active.plus(active);
+        self.sums.held = Hold::default();
+    }
+
+    pub(super) fn turn_completed(&mut self, data: &TurnCompleted) -> Said {
+        self.asking(data.turn, Purpose::Think)?;
+        if data.reply.calls().count() != data.calls.len() {
+            return Err("every call of a reply is appraised");
+        }
+        self.used(data.usage, data.cost, data.active);
+        self.turns += 1;
+        self.turn = data.turn;
+        self.stage = after_reply(data);
+        if data.calls.is_empty() {
+            self.doom = doom(data);
+        }
+        Ok(vec![Message::Assistant(Arc::clone(&data.reply))])
+    }
+
+    pub(super) fn turn_failed(&mut self, data: &TurnFailed) -> Said {
+        let asking = match &self.stage {
+            Stage::Asking(asking) if asking.turn == data.turn => asking.clone(),
+            Stage::Asking(_)
+            | Stage::New
+            | Stage::Thinking(_)
+            | Stage::Acting(_)
+            | Stage::Concluding(_)
+            | Stage::Ended(_) => return Err("no such turn is under way"),
+        };
+        if asking.purpose == Purpose::Compact && data.failure.class.counts() {
+            let words = format!(
+                "the conversation could not be shortened: {}",
+                data.failure.message
+            );
+            self.doom = Some(Fault::new(
+                "context_overflow",
+                words,
+                "use a model with a larger window",
+            ));
+        }
+        let overflow = data.failure.class == FailureClass::ContextOverflow
+            || asking.purpose == Purpose::Compact;
+        self.stage = Stage::Thinking(Thinking {
+            tries: data.attempt,
+            failures: asking.failures + u32::from(data.failure.class.counts()),
+            sleep: None,
+            limited: data.failure.class == FailureClass::RateLimit,
+            retry: None,
+            overflow,
+            shortened: asking.shortened,
+        });
+        self.sums.held = Hold::default();
+        self.sums.active = self.sums.active.plus(data.active);
+        if data.failure.class == FailureClass::Lost {
+            self.sums.lost.micros = self.sums.lost.micros.plus(data.charged.micros);
+            self.sums.lost.tokens = self.sums.lost.tokens.saturating_add(data.charged.tokens);
+        } else {
+            self.sums.usage = self.sums.usage.plus(data.failure.usage.unwrap_or_default());
+            self.sums.cost = self.sums.cost.plus(data.charged.micros);
+        }
+        SILENT
+    }
+
+    pub(super) fn turn_interrupted(&mut self, data: &TurnInterrupted) -> Said {
+        self.asking(data.turn, Purpose::Think)?;
+        self.used(data.usage, data.cost, data.active);
+        self.turn = data.turn;
+        self.stage = Stage::Thinking(Thinking::default());
+        if data.text.is_empty() {
+            return SILENT;
+        }
+        let words = Words {
+            text: Arc::clone(&data.text),
+            extra: None,
+        };
+        let reply = Reply {
+            dialect: "longhaul".into(),
+            blocks: vec![Block::Text(words)],
+        };
+        Ok(vec![Message::Assistant(Arc::new(reply))])
+    }
+
+    pub(super) fn memory_compacted(
+        &mut self,
+        data: &longhaul_core::event::world::MemoryCompacted,
+    ) -> Said {
+        let Stage::Asking(asking) = &self.stage else {
+            return Err("a conversation is shortened by a call of its own");
+        };
+        if asking.purpose != Purpose::Compact {
+            return Err("another call is under way");
+        }
+        self.stage = Stage::Thinking(Thinking {
+            tries: asking.attempt,
+            failures: asking.failures,
+            sleep: None,
+            limited: false,
+            retry: None,
+            overflow: false,
+            shortened: true,
+        });
+        self.used(data.usage, data.cost, data.active);
+        SILENT
+    }
+}
+
+/// Where a reply leads.
+fn after_reply(data: &TurnCompleted) -> Stage {
+    let pauses = data.stop == StopReason::PauseTurn;
+    if data.calls.is_empty() && pauses {
+        return Stage::Thinking(Thinking::default());
+    }
+    if data.calls.is_empty() {
+        let output = output_of(data.reply.text());
+        return Stage::Concluding(Concluding {
+            output,
+            finished: false,
+            agreed: false,
+            gate: None,
+            sleep: None,
+        });
+    }
+    // A call that the limit cut off may lack half its arguments: it never runs.
+    let state = match data.stop {
+        StopReason::MaxTokens => CallState::Settling {
+            output: ToolOutput::text(CUT_OFF),
+            is_error: true,
+        },
+        StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::PauseTurn
+        | StopReason::Refusal
+        | StopReason::Other(_) => CallState::Unjudged,
+    };
+    let calls = data
+        .reply
+        .calls()
+        .zip(&data.calls)
+        .zip(1..)
+        .map(|((call, appraisal), index)| Call {
+            id: CallId {
+                turn: data.turn,
+                index,
+            },
+            provider_id: call.id.clone(),
+            input: call.input.clone(),
+            appraisal: appraisal.clone(),
+            starts: 0,
+            edited: None,
+            state: state.clone(),
+        });
+    Stage::Acting(Acting {
+        turn: data.turn,
+        calls: calls.collect(),
+        finish: None,
+    })
+}
+
+/// What ends a run although the model replied.
+fn doom(data: &TurnCompleted) -> Option<Fault> {
+    match data.stop {
+        StopReason::MaxTokens => Some(Fault::new(
+            "reply_cut_off",
+            "the final reply was cut off by the token limit",
+            "raise the model's max_tokens or ask for a shorter answer",
+        )),
+        StopReason::Refusal => Some(Fault::new(
+            "refused",
+            format!("the model declined: {}", data.reply.text()),
+            "change the task or the model",
+        )),
+        StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::PauseTurn
+        | StopReason::Other(_) => None,
+    }
+}

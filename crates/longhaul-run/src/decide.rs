@@ -1,0 +1,165 @@
+//! An input becomes facts, and the changes of rows that go with them.
+//!
+//! Never: acts, and never refuses a result because the run has moved on: a
+//! tool's result is taken in any state but the end.
+
+mod failed;
+mod replied;
+mod tools;
+
+use longhaul_core::change::{Batch, Change, HeadMove};
+use longhaul_core::event::Event;
+use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered, RunWaiting};
+use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::status::Wait;
+
+use crate::advance::{advance, gates, orphans};
+use crate::draft::Draft;
+use crate::input::{Compacted, Input, Moment, Perceived};
+use crate::outside;
+use crate::refusal::Refusal;
+use crate::state::Run;
+use crate::state::stage::Stage;
+
+/// Decides what follows from an input. Nothing is written by it; the same run,
+/// input and moment give the same batch.
+pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal> {
+    if let Stage::Ended(outcome) = &run.control.stage {
+        return Err(Refusal::Ended(outcome.status()));
+    }
+    let mut draft = Draft::new(run, moment);
+    match input {
+        Input::GoOn => go_on(&mut draft)?,
+        Input::Perceived(seen) => perceived(&mut draft, *seen)?,
+        Input::Replied(replied) => replied::replied(&mut draft, *replied)?,
+        Input::ModelFailed { failure, active } => failed::failed(&mut draft, failure, active)?,
+        Input::Interrupted {
+            text,
+            usage,
+            cost,
+            active,
+        } => {
+            replied::interrupted(
+                &mut draft,
+                replied::CutOff {
+                    text,
+                    usage,
+                    cost,
+                    active,
+                },
+            )?;
+        }
+        Input::Compacted(compacted) => compact(&mut draft, *compacted)?,
+        Input::ToolsDone(done) => tools::done(&mut draft, done)?,
+        Input::Verified { call, finding } => tools::verified(&mut draft, call, finding)?,
+        Input::Missing(sentence) => missing(&mut draft, &sentence)?,
+        Input::Release => release(&mut draft)?,
+        Input::Close { by, reason } => close(&mut draft, by, reason)?,
+        Input::Still { by } => still(&mut draft, by)?,
+        Input::Outside(word) => return outside::tell(&outside::View::of(run), word, moment),
+    }
+    Ok(draft.batch)
+}
+
+/// The driver is there: what dead ones left is settled, then whatever is due.
+fn go_on(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    if let Some(from) = draft.control.orphaned {
+        draft.record(Event::RunRecovered(RunRecovered { from }))?;
+    }
+    let alive = draft.control.epoch;
+    orphans(draft, Some(alive))?;
+    advance(draft)
+}
+
+fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
+    // A run that was cancelled while somebody looked needs no world any more.
+    if draft.control.cancel.is_none() {
+        draft.record(Event::RunPerceived(Box::new(RunPerceived {
+            system: seen.system,
+            tools: seen.tools,
+            opening: seen.opening,
+            model: seen.model,
+            tariff: seen.tariff,
+        })))?;
+        seen.blobs
+            .into_iter()
+            .for_each(|blob| draft.change(Change::PutBlob(blob)));
+    }
+    advance(draft)
+}
+
+fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
+    let paid = replied::Paid::of(draft, compacted.usage, compacted.cost)?;
+    draft.record(Event::MemoryCompacted(Box::new(MemoryCompacted {
+        replaced: compacted.replaced,
+        summary: compacted.summary,
+        usage: compacted.usage,
+        cost: compacted.cost,
+        model: compacted.model.clone(),
+        active: compacted.active,
+    })))?;
+    paid.settle(draft, compacted.model, compacted.active);
+    advance(draft)
+}
+
+fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
+    if draft.control.is_busy() {
+        return Err(out_of_place(draft, "a missing part"));
+    }
+    if draft.control.cancel.is_some() {
+        return advance(draft);
+    }
+    gates::missing_gate(draft, sentence)
+}
+
+/// Lets go in good order. What is under way must have ended before.
+fn release(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    if draft.control.is_busy() || draft.control.rest.is_some() {
+        return Err(out_of_place(draft, "a release"));
+    }
+    draft.record(Event::RunWaiting(RunWaiting {
+        wait: Wait::Worker,
+        timer: None,
+    }))?;
+    draft.head(HeadMove::Release);
+    Ok(())
+}
+
+/// Ends a run that nobody drives.
+fn close(draft: &mut Draft<'_>, by: String, reason: String) -> Result<(), Refusal> {
+    draft.record(Event::RunCancelRequested(RunAsked {
+        by,
+        reason,
+        raise: None,
+    }))?;
+    orphans(draft, None)?;
+    // It may rest, and still be ended.
+    draft.control.rest = None;
+    advance(draft)
+}
+
+/// Stills a run that nobody drives.
+fn still(draft: &mut Draft<'_>, by: String) -> Result<(), Refusal> {
+    if draft.run.status() == longhaul_core::status::Status::Paused {
+        return Err(Refusal::Already("paused"));
+    }
+    if draft.control.is_busy() {
+        return Err(out_of_place(draft, "a pause of what a dead worker left"));
+    }
+    let asked = RunAsked {
+        by,
+        reason: String::new(),
+        raise: None,
+    };
+    draft.record(Event::RunPauseRequested(asked.clone()))?;
+    draft.record(Event::RunPaused(asked))?;
+    draft.head(HeadMove::Pause);
+    Ok(())
+}
+
+pub(crate) const fn out_of_place(draft: &Draft<'_>, what: &'static str) -> Refusal {
+    Refusal::OutOfPlace {
+        what,
+        stage: draft.control.stage.word(),
+    }
+}

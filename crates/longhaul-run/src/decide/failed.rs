@@ -1,0 +1,126 @@
+//! The model did not reply: try the call again, try the run again, or end.
+//!
+//! Never: sleeps. A wait is a row and a timer.
+
+use longhaul_core::change::{Change, Settlement, UsageRow};
+use longhaul_core::event::Event;
+use longhaul_core::event::run::RunRetryScheduled;
+use longhaul_core::event::turn::TurnFailed;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::id::TimerId;
+use longhaul_core::policy::retry::call_delay;
+use longhaul_core::status::{Fault, Wait};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Hold;
+
+use crate::advance::{advance, fail, park_until};
+use crate::decide::replied::asking;
+use crate::draft::Draft;
+use crate::refusal::Refusal;
+use crate::state::stage::Stage;
+
+pub(super) fn failed(
+    draft: &mut Draft<'_>,
+    failure: Failure,
+    active: Millis,
+) -> Result<(), Refusal> {
+    note(draft, &failure, active)?;
+    let class = failure.class;
+    let stops = draft.control.cancel.is_some() || draft.control.doom.is_some();
+    if stops || class == FailureClass::ContextOverflow || !class.counts() {
+        return advance(draft);
+    }
+    let Stage::Thinking(thinking) = &draft.control.stage else {
+        return advance(draft);
+    };
+    if let Some(delay) = call_delay(draft.run.id, thinking.failures, &failure) {
+        return sleep(draft, delay, class);
+    }
+    let again = draft.control.policy.retry.after(draft.control.attempt);
+    match again.filter(|_| class.may_pass()) {
+        Some(after) => {
+            let after = Millis(after.0.max(failure.retry_after.unwrap_or(Millis::ZERO).0));
+            let attempt = draft.control.attempt + 1;
+            let scheduled = RunRetryScheduled {
+                attempt,
+                after,
+                class,
+            };
+            draft.record(Event::RunRetryScheduled(scheduled))?;
+            sleep(draft, after, class)
+        }
+        None => fail(draft, fault(&failure)).map(|_| ()),
+    }
+}
+
+/// Writes the failure down and settles what was held.
+fn note(draft: &mut Draft<'_>, failure: &Failure, active: Millis) -> Result<(), Refusal> {
+    let asking = asking(draft)?;
+    let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
+    let usage = failure.usage.unwrap_or_default();
+    let micros = draft.control.tariff.price.map(|price| price.of(usage));
+    let charged = Hold {
+        micros: micros.unwrap_or_default(),
+        tokens: usage.tokens(),
+    };
+    let failure = failure.clone();
+    draft.record(Event::TurnFailed(TurnFailed {
+        turn,
+        attempt,
+        failure,
+        active,
+        charged,
+    }))?;
+    draft.change(Change::Settle(Settlement {
+        held,
+        spent: charged,
+        lost: Hold::default(),
+    }));
+    let used = usage.tokens() > 0;
+    let model = if used {
+        draft.run.transcript.model().to_owned()
+    } else {
+        String::new()
+    };
+    draft.change(Change::AddUsage(UsageRow {
+        model,
+        usage,
+        cost: micros,
+        turns: 0,
+        active,
+    }));
+    Ok(())
+}
+
+fn sleep(draft: &mut Draft<'_>, delay: Millis, class: FailureClass) -> Result<(), Refusal> {
+    if draft.control.pause.is_some() {
+        return advance(draft);
+    }
+    let until = draft.moment.now.plus(delay);
+    let timer = TimerId::derive(draft.run.id.bits(), &draft.salt("retry"), draft.moment.now);
+    let wait = if class == FailureClass::RateLimit {
+        Wait::RateLimit(until)
+    } else {
+        Wait::Retry(until)
+    };
+    draft.wake_at(timer, until);
+    park_until(draft, wait, timer).map(|_| ())
+}
+
+fn fault(failure: &Failure) -> Fault {
+    let hint = match failure.class {
+        FailureClass::Auth => "check the provider's key",
+        FailureClass::Quota => "check the provider's account",
+        FailureClass::InvalidRequest => "look at the request with `longhaul show --events`",
+        FailureClass::Refused => "change the task or the model",
+        FailureClass::ContextOverflow => "use a model with a larger window",
+        FailureClass::RateLimit
+        | FailureClass::Overloaded
+        | FailureClass::Timeout
+        | FailureClass::Network
+        | FailureClass::Server
+        | FailureClass::Lost
+        | FailureClass::Stopped => "try again later with `longhaul retry`",
+    };
+    Fault::new(failure.class.as_str(), failure.message.clone(), hint)
+}

@@ -1,0 +1,136 @@
+//! A decision in the making: facts so far, and the state they lead to.
+//!
+//! Never: touches the run. A draft copies the small part and leaves the words.
+
+use longhaul_core::change::{
+    Batch, Change, Due, GateClosing, GateEnd, HeadMove, TimerKind, TimerMove,
+};
+use longhaul_core::event::Event;
+use longhaul_core::event::gate::{GateClosed, GateRaised};
+use longhaul_core::id::{GateId, TimerId};
+use longhaul_core::policy::gate::GateSpec;
+use longhaul_core::time::Timestamp;
+
+use crate::input::Moment;
+use crate::refusal::Refusal;
+use crate::state::Run;
+use crate::state::control::Control;
+use crate::state::stage::Stage;
+
+/// A decision in the making.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) control: Control,
+    pub(crate) batch: Batch,
+    pub(crate) moment: Moment,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(run: &'a Run, moment: Moment) -> Self {
+        Self {
+            run,
+            control: run.control.clone(),
+            batch: Batch::default(),
+            moment,
+        }
+    }
+
+    /// States a fact and takes it in.
+    pub(crate) fn record(&mut self, event: Event) -> Result<(), Refusal> {
+        if let Stage::Ended(outcome) = &self.control.stage {
+            return Err(Refusal::Ended(outcome.status()));
+        }
+        let stage = self.control.stage.word();
+        self.control
+            .apply(&event)
+            .map_err(|_| Refusal::OutOfPlace {
+                what: event.kind(),
+                stage,
+            })?;
+        if let Event::MemoryCompacted(compacted) = &event {
+            let kept = self
+                .run
+                .transcript
+                .messages()
+                .iter()
+                .skip(compacted.replaced);
+            let kept: u64 = kept.map(|message| message.bytes()).sum();
+            self.control.bytes = kept
+                + compacted
+                    .summary
+                    .iter()
+                    .map(longhaul_core::message::Message::bytes)
+                    .sum::<u64>();
+        }
+        self.batch.events.push(event);
+        Ok(())
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.batch.changes.push(change);
+    }
+
+    pub(crate) fn head(&mut self, head: HeadMove) {
+        self.change(Change::SetHead(head));
+    }
+
+    /// A word that no other thing of this run is derived from.
+    pub(crate) fn salt(&self, what: &str) -> String {
+        format!(
+            "{what}:{}",
+            self.run.seq.0 + self.batch.events.len() as u64 + 1
+        )
+    }
+
+    pub(crate) fn new_gate(&self, what: &str) -> GateId {
+        GateId::derive(self.run.id.bits(), &self.salt(what), self.moment.now)
+    }
+
+    /// Opens a gate, with its deadline and its reminder.
+    pub(crate) fn raise(&mut self, gate: GateSpec) -> Result<(), Refusal> {
+        let timers = [
+            gate.timeout
+                .map(|span| (span, TimerKind::GateDeadline(gate.id), "deadline")),
+            gate.remind
+                .map(|span| (span, TimerKind::GateRemind(gate.id), "remind")),
+        ];
+        self.record(Event::GateRaised(Box::new(GateRaised {
+            gate: gate.clone(),
+        })))?;
+        for (span, what, name) in timers.into_iter().flatten() {
+            self.change(Change::SetTimer(TimerMove::Arm {
+                timer: TimerId::derive(gate.id.bits(), name, self.moment.now),
+                run: self.run.id,
+                due: Due::After(span),
+                what,
+            }));
+        }
+        self.change(Change::RaiseGate(Box::new(gate)));
+        Ok(())
+    }
+
+    /// Takes a question back.
+    pub(crate) fn withdraw(&mut self, gate: GateId, why: &str) -> Result<(), Refusal> {
+        self.record(Event::GateWithdrawn(GateClosed {
+            gate,
+            why: why.into(),
+        }))?;
+        self.change(Change::CloseGate(GateClosing {
+            gate,
+            how: GateEnd::Withdrawn,
+        }));
+        Ok(())
+    }
+
+    /// Sets a timer that wakes this run at a point that was told it before.
+    pub(crate) fn wake_at(&mut self, timer: TimerId, until: Timestamp) {
+        let span = until.since(self.moment.now);
+        self.change(Change::SetTimer(TimerMove::Arm {
+            timer,
+            run: self.run.id,
+            due: Due::After(span),
+            what: TimerKind::Wake,
+        }));
+    }
+}

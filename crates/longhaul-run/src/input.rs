@@ -1,0 +1,164 @@
+//! Everything that can be told to a run, in one closed list.
+//!
+//! Never: a result that is produced again. Inputs are decided again when the
+//! journal has moved on; the model and the tools are not asked again.
+
+use std::sync::Arc;
+
+use longhaul_core::change::Blob;
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::turn::Appraisal;
+use longhaul_core::failure::Failure;
+use longhaul_core::id::CallId;
+use longhaul_core::message::Message;
+use longhaul_core::port::model::Answered;
+use longhaul_core::raw::Body;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::usage::{Left, Micros, Tariff, Usage};
+
+use crate::outside::Word;
+
+/// When an input is decided, and what a store said of the account.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// The store's time.
+    pub now: Timestamp,
+    /// What is left of the account, after an append was refused for it.
+    pub left: Option<Left>,
+}
+
+impl Moment {
+    /// This point in time, and nothing known of the account.
+    pub const fn at(now: Timestamp) -> Self {
+        Self { now, left: None }
+    }
+}
+
+/// What a run is told.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Its driver is there: whatever is due without help from outside.
+    GoOn,
+    /// The world was looked at and the prompt made.
+    Perceived(Box<Perceived>),
+    /// The model replied.
+    Replied(Box<Replied>),
+    /// The model did not reply.
+    ModelFailed {
+        /// What happened.
+        failure: Failure,
+        /// How long it took.
+        active: Millis,
+    },
+    /// A person's message cut the model off.
+    Interrupted {
+        /// The words so far.
+        text: Arc<str>,
+        /// What was used.
+        usage: Usage,
+        /// What it cost.
+        cost: Option<Micros>,
+        /// How long it took.
+        active: Millis,
+    },
+    /// The older part of the conversation was summed up.
+    Compacted(Box<Compacted>),
+    /// Calls have ended.
+    ToolsDone(Vec<ToolDone>),
+    /// A tool looked whether a call in doubt has happened.
+    Verified {
+        /// Which call.
+        call: CallId,
+        /// What it found.
+        finding: Finding,
+    },
+    /// A part that the run needs is missing; this sentence says what to configure.
+    Missing(String),
+    /// Its driver is told to stop and lets go of it.
+    Release,
+    /// Nobody drives it, and it is to end now.
+    Close {
+        /// Who says so.
+        by: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody drives it, and it is to stand still now.
+    Still {
+        /// Who says so.
+        by: String,
+    },
+    /// A word from outside.
+    Outside(Word),
+}
+
+/// What a look at the world gave.
+#[derive(Debug, Clone)]
+pub struct Perceived {
+    /// The system prompt.
+    pub system: Body,
+    /// The table of tools.
+    pub tools: Body,
+    /// Memory and the first user message.
+    pub opening: Vec<Message>,
+    /// The model that will be asked.
+    pub model: String,
+    /// What the dearest model of the list charges.
+    pub tariff: Tariff,
+    /// Contents that prompt and table name by hash.
+    pub blobs: Vec<Blob>,
+}
+
+/// A reply, and what the engine found out about its calls.
+#[derive(Debug, Clone)]
+pub struct Replied {
+    /// The reply.
+    pub answered: Answered,
+    /// One for each call, in the model's order.
+    pub calls: Vec<Appraisal>,
+    /// How long it took.
+    pub active: Millis,
+}
+
+/// A summary of the older part of a conversation.
+#[derive(Debug, Clone)]
+pub struct Compacted {
+    /// So many messages from the start are replaced.
+    pub replaced: usize,
+    /// By these.
+    pub summary: Vec<Message>,
+    /// What it used.
+    pub usage: Usage,
+    /// What it cost.
+    pub cost: Option<Micros>,
+    /// The model that did it.
+    pub model: String,
+    /// How long it took.
+    pub active: Millis,
+}
+
+/// The end of one call.
+#[derive(Debug, Clone)]
+pub struct ToolDone {
+    /// Which call.
+    pub call: CallId,
+    /// How it ended.
+    pub end: ToolEnd,
+    /// What came of it.
+    pub output: ToolOutput,
+    /// How much of the driver's time it took; calls side by side share it.
+    pub active: Millis,
+    /// The whole output, where the result names it by hash.
+    pub blob: Option<Blob>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolEnd {
+    /// With a result.
+    Completed,
+    /// With a failure that the model reads.
+    Failed,
+    /// We stopped it, and know that it stopped.
+    Interrupted,
+}

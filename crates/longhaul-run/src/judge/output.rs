@@ -1,0 +1,86 @@
+//! What a run gives back, read from its final words.
+//!
+//! Never: makes data up. Words that are no JSON object are only words.
+
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::Output;
+use serde_json::Value;
+
+/// The output that a final text is. One JSON object, bare or in one fence, is
+/// also the data.
+pub(crate) fn output_of(text: String) -> Output {
+    let data = as_object(&text);
+    let confidence = data.as_ref().and_then(|raw| confidence(&raw.value()));
+    Output {
+        text,
+        data,
+        confidence,
+        artifacts: Vec::new(),
+    }
+}
+
+/// The output that a `finish` call gives.
+pub(crate) fn output_of_finish(input: &Value) -> Output {
+    match input.get("output") {
+        Some(Value::String(text)) => output_of(text.clone()),
+        Some(data) => Output {
+            text: data.to_string(),
+            confidence: confidence(data),
+            data: Some(RawJson::of(data)),
+            artifacts: Vec::new(),
+        },
+        None => Output::default(),
+    }
+}
+
+fn as_object(text: &str) -> Option<RawJson> {
+    let inner = text.trim();
+    let inner = match inner
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+    {
+        Some(fenced) => fenced.strip_prefix("json").unwrap_or(fenced).trim(),
+        None => inner,
+    };
+    if !inner.starts_with('{') {
+        return None;
+    }
+    RawJson::parse(inner).ok()
+}
+
+fn confidence(data: &Value) -> Option<u8> {
+    data.get("confidence")?
+        .as_u64()
+        .and_then(|value| u8::try_from(value).ok())
+        .filter(|v| *v <= 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, data: Option<&str>) {
+        let found = output_of(text.into()).data;
+        assert_eq!(found.as_ref().map(RawJson::as_str), data, "{text}");
+    }
+
+    #[test]
+    fn one_object_is_data_and_anything_else_is_words() {
+        check("done", None);
+        check(r#"{"success": true}"#, Some(r#"{"success": true}"#));
+        check("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check("```\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check("{not json}", None);
+        check("[1, 2]", None);
+        check("see {\"a\": 1}", None);
+    }
+
+    #[test]
+    fn confidence_is_a_percentage() {
+        assert_eq!(
+            output_of(r#"{"confidence": 90}"#.into()).confidence,
+            Some(90)
+        );
+        assert_eq!(output_of(r#"{"confidence": 900}"#.into()).confidence, None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Words from outside: they name no place in the journal, and need no fold.
+//!
+//! Never: looks at more than rows. A gate's row carries all that judging an
+//! answer needs, so answering costs the same at turn 1 and at turn 10,000.
+
+mod answer;
+mod steer;
+mod timer;
+
+use longhaul_core::change::{Batch, Change};
+use longhaul_core::event::Event;
+use longhaul_core::event::run::RunAsked;
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::tool::ToolSurfaced;
+use longhaul_core::event::world::{BudgetRaised, ChildEnded, RuleRevoked};
+use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
+use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::gate::{Answer, GateRow};
+use longhaul_core::port::shelves::DueTimer;
+use longhaul_core::status::{Outcome, Status};
+
+use crate::input::Moment;
+use crate::refusal::Refusal;
+use crate::state::Run;
+
+/// What an outsider says.
+#[derive(Debug, Clone)]
+pub enum Word {
+    /// An answer at a gate.
+    Answer {
+        /// The gate as its row stands.
+        gate: Box<GateRow>,
+        /// What is said.
+        answer: Answer,
+    },
+    /// A message for the run.
+    Steer {
+        /// Its id.
+        steer: SteerId,
+        /// What it says.
+        text: String,
+        /// When it is to be read.
+        delivery: Delivery,
+        /// Who writes.
+        by: String,
+    },
+    /// Other words for a message that waits.
+    ChangeSteer {
+        /// Which.
+        steer: SteerId,
+        /// What it says now.
+        text: String,
+        /// When it is to be read now.
+        delivery: Delivery,
+        /// Who changes it.
+        by: String,
+    },
+    /// A message is taken back.
+    WithdrawSteer {
+        /// Which.
+        steer: SteerId,
+        /// Who takes it back.
+        by: String,
+    },
+    /// The run is to end.
+    Cancel {
+        /// Who says so.
+        by: String,
+        /// Why.
+        reason: String,
+    },
+    /// The run is to stand still.
+    Pause {
+        /// Who says so.
+        by: String,
+    },
+    /// The run is to go on.
+    Resume {
+        /// Who says so.
+        by: String,
+        /// New caps that come with it.
+        raise: Option<Raise>,
+    },
+    /// The account is filled.
+    RaiseBudget {
+        /// To what.
+        raise: Raise,
+        /// Who says so.
+        by: String,
+    },
+    /// A remembered approval is forgotten.
+    RevokeRule {
+        /// Which.
+        rule: longhaul_core::change::RuleRow,
+        /// Who says so.
+        by: String,
+    },
+    /// A timer is due.
+    Timer(Box<DueTimer>),
+    /// A run that this one asked for has ended.
+    ChildEnded {
+        /// Which.
+        child: RunId,
+        /// How.
+        outcome: Outcome,
+        /// The timer that brought the news.
+        timer: TimerId,
+    },
+    /// A result from a driver that had lost the run.
+    Surface(ToolSurfaced),
+}
+
+/// What an outsider can see of a run: rows, no journal.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    /// Which run.
+    pub run: RunId,
+    /// How it stands.
+    pub status: Status,
+}
+
+impl View {
+    /// What an outsider would see of this run.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            run: run.id,
+            status: run.status(),
+        }
+    }
+}
+
+/// Decides what follows from a word: facts of the closed list that every open
+/// run accepts, and the rows that go with them.
+pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
+    if let Word::Timer(due) = &word {
+        return Ok(timer::due(due));
+    }
+    if view.status.is_terminal() {
+        return Err(Refusal::Ended(view.status));
+    }
+    match word {
+        Word::Answer { gate, answer } => answer::judge(&gate, answer, moment),
+        Word::Steer {
+            steer,
+            text,
+            delivery,
+            by,
+        } => steer::queue(longhaul_core::event::steer::SteerQueued {
+            steer,
+            text,
+            delivery,
+            by,
+        }),
+        Word::ChangeSteer {
+            steer,
+            text,
+            delivery,
+            by,
+        } => steer::change(longhaul_core::event::steer::SteerChanged {
+            steer,
+            text,
+            delivery,
+            by,
+        }),
+        Word::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
+        Word::Cancel { by, reason } => Ok(fact(Event::RunCancelRequested(RunAsked {
+            by,
+            reason,
+            raise: None,
+        }))),
+        Word::Pause { by } => pause(view, by),
+        Word::Resume { by, raise } => Ok(resume(by, raise)),
+        Word::RaiseBudget { raise, by } => Ok(Batch {
+            events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
+            changes: vec![Change::SetCap(raise)],
+        }),
+        Word::RevokeRule { rule, by } => Ok(revoke(rule, by)),
+        Word::ChildEnded {
+            child,
+            outcome,
+            timer,
+        } => Ok(Batch {
+            events: vec![Event::ChildEnded(Box::new(ChildEnded { child, outcome }))],
+            changes: vec![timer::spend(timer)],
+        }),
+        Word::Surface(surfaced) => Ok(fact(Event::ToolSurfaced(surfaced))),
+        Word::Timer(due) => Ok(timer::due(&due)),
+    }
+}
+
+fn fact(event: Event) -> Batch {
+    Batch {
+        events: vec![event],
+        changes: Vec::new(),
+    }
+}
+
+fn pause(view: &View, by: String) -> Result<Batch, Refusal> {
+    if view.status == Status::Paused {
+        return Err(Refusal::Already("paused"));
+    }
+    Ok(fact(Event::RunPauseRequested(RunAsked {
+        by,
+        reason: String::new(),
+        raise: None,
+    })))
+}
+
+fn resume(by: String, raise: Option<Raise>) -> Batch {
+    let resumed = Event::RunResumed(RunAsked {
+        by,
+        reason: String::new(),
+        raise,
+    });
+    Batch {
+        events: vec![resumed],
+        changes: raise.map(Change::SetCap).into_iter().collect(),
+    }
+}
+
+fn revoke(mut row: longhaul_core::change::RuleRow, by: String) -> Batch {
+    let rule: RuleId = row.rule;
+    row.active = false;
+    Batch {
+        events: vec![Event::RuleRevoked(RuleRevoked { rule, by })],
+        changes: vec![Change::PutRule(row)],
+    }
+}

@@ -1,0 +1,125 @@
+//! One sentence for every state, and one command that helps: the same words in
+//! lists, pages, answers and `longhaul why`.
+//!
+//! Never: decides. What is said here follows from the fold.
+
+use longhaul_core::status::{Outcome, Status, Wait};
+
+use crate::state::Run;
+use crate::state::control::Rest;
+use crate::state::stage::Stage;
+
+/// A sentence and a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// What is going on.
+    pub sentence: String,
+    /// What helps; empty when nothing is needed.
+    pub command: String,
+}
+
+/// Says how a run stands.
+pub fn say(run: &Run) -> Said {
+    let id = run.id();
+    let said = |sentence: String, command: String| Said { sentence, command };
+    match (&run.control.stage, &run.control.rest) {
+        (Stage::Ended(outcome), _) => match outcome {
+            Outcome::Completed(_) => said("It completed.".into(), format!("longhaul show {id}")),
+            Outcome::Failed(fault) => said(
+                format!("It failed: {}.", fault.message),
+                format!("longhaul retry {id}"),
+            ),
+            Outcome::Cancelled(why) => said(format!("It was {why}."), String::new()),
+        },
+        (_, Some(Rest::Paused)) => said(
+            "A person has paused it.".into(),
+            format!("longhaul resume {id}"),
+        ),
+        (_, Some(Rest::Parked { wait, .. })) => waiting(run, wait),
+        (_, None) => said(working(run), format!("longhaul watch {id}")),
+    }
+}
+
+fn waiting(run: &Run, wait: &Wait) -> Said {
+    let id = run.id();
+    let ask = |gate| {
+        run.control
+            .open_gate(gate)
+            .map_or_else(String::new, |open| format!(": {}", open.ask))
+    };
+    let (sentence, command) = match wait {
+        Wait::Approval(gates) => {
+            let first = gates.first().map_or_else(String::new, |gate| ask(*gate));
+            let count = gates.len();
+            let what = if count > 1 {
+                format!("{count} approvals")
+            } else {
+                "an approval".into()
+            };
+            (
+                format!("It waits for {what}{first}."),
+                format!("longhaul approve {id}"),
+            )
+        }
+        Wait::Question(gate) => (
+            format!("It waits for an answer{}.", ask(*gate)),
+            format!("longhaul answer {gate}"),
+        ),
+        Wait::Signal(gate) => (
+            format!("It waits for a signal{}.", ask(*gate)),
+            format!("longhaul gates show {gate}"),
+        ),
+        Wait::Blocked(gate) => (
+            format!("It can't go on{}.", ask(*gate)),
+            format!("longhaul answer {gate}"),
+        ),
+        Wait::Timer(until) => (
+            format!("It waits until {until}."),
+            format!("longhaul steer {id}"),
+        ),
+        Wait::Child(child) => (
+            format!("It waits for {child} to end."),
+            format!("longhaul why {child}"),
+        ),
+        Wait::RateLimit(until) => (
+            format!("The provider wants fewer requests; it asks again at {until}."),
+            format!("longhaul steer {id}"),
+        ),
+        Wait::Retry(until) => (
+            format!("The last call failed in a way that may pass; it tries again at {until}."),
+            format!("longhaul steer {id}"),
+        ),
+        Wait::SandboxSlot => (
+            "It waits for a free sandbox.".into(),
+            "longhaul sandboxes".into(),
+        ),
+        Wait::Budget(_) => (
+            "Its budget is used up.".into(),
+            format!("longhaul resume {id} --budget usd=10"),
+        ),
+        Wait::Message(until) => (
+            format!("It is done and stays open for a message until {until}."),
+            format!("longhaul steer {id}"),
+        ),
+        Wait::Worker => ("It waits for a worker.".into(), "longhaul worker".into()),
+    };
+    Said { sentence, command }
+}
+
+fn working(run: &Run) -> String {
+    if run.status() == Status::Pending {
+        return "It waits for a worker.".into();
+    }
+    match &run.control.stage {
+        Stage::New => "It looks at its world.".into(),
+        Stage::Thinking(_) => "It is about to ask the model.".into(),
+        Stage::Asking(asking) => format!("It asks the model, turn {}.", asking.turn),
+        Stage::Acting(acting) => {
+            let open = acting.calls.iter().filter(|call| !call.is_done());
+            let names: Vec<_> = open.map(|call| call.appraisal.tool.as_str()).collect();
+            format!("It uses {}.", names.join(", "))
+        }
+        Stage::Concluding(_) => "It is about to end.".into(),
+        Stage::Ended(_) => "It has ended.".into(),
+    }
+}

@@ -1,0 +1,130 @@
+//! One tool call of a reply, from judgement to result.
+//!
+//! Never: two results. A call that is done stays as it is.
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::turn::Appraisal;
+use longhaul_core::id::{CallId, Epoch, GateId, RunId};
+use longhaul_core::message::ToolResult;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::raw::RawJson;
+use serde::{Deserialize, Serialize};
+
+use crate::state::stage::Sleep;
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Which, by our count.
+    pub id: CallId,
+    /// Which, by the provider's id.
+    pub provider_id: String,
+    /// The arguments as the model wrote them.
+    pub input: RawJson,
+    /// What the engine found out about it.
+    pub appraisal: Appraisal,
+    /// How often it was started.
+    pub starts: u32,
+    /// A person's other arguments.
+    pub edited: Option<RawJson>,
+    /// Where it stands.
+    pub state: CallState,
+}
+
+/// Where a call stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallState {
+    /// No rule was asked yet.
+    Unjudged,
+    /// It may begin when its turn comes.
+    Waiting,
+    /// A person is asked whether it may.
+    Gated(GateId),
+    /// It has begun, under this driver.
+    Started(Epoch),
+    /// It had begun, and nobody knows what came of it.
+    Doubtful {
+        /// What is done about it.
+        then: InDoubt,
+        /// The tool can still look.
+        look: bool,
+    },
+    /// Somebody is asked, and what they say is the result.
+    Asked(GateId),
+    /// A time must come, and then the result is that it came.
+    Sleeping(Sleep),
+    /// A run must end, and its end is the result.
+    Child(RunId),
+    /// The result is known and not yet written down.
+    Settling {
+        /// What it is.
+        output: ToolOutput,
+        /// Whether it is a failure.
+        is_error: bool,
+    },
+    /// The result is written down.
+    Done {
+        /// What it is.
+        output: ToolOutput,
+        /// Whether it is a failure.
+        is_error: bool,
+    },
+}
+
+impl Call {
+    /// What the tool is to be given.
+    pub fn arguments(&self) -> &RawJson {
+        self.edited.as_ref().unwrap_or(&self.input)
+    }
+
+    /// Whether it has its result.
+    pub const fn is_done(&self) -> bool {
+        matches!(self.state, CallState::Done { .. })
+    }
+
+    /// Whether it is under way with this driver.
+    pub fn runs_under(&self, epoch: Epoch) -> bool {
+        self.state == CallState::Started(epoch)
+    }
+
+    /// Whether it must stand alone: nothing beside it, in the model's order.
+    pub const fn is_alone(&self) -> bool {
+        match self.appraisal.class {
+            EffectClass::Once | EffectClass::Session => true,
+            EffectClass::Pure | EffectClass::Keyed => false,
+        }
+    }
+
+    /// The gate it waits for.
+    pub const fn gate(&self) -> Option<GateId> {
+        match &self.state {
+            CallState::Gated(gate) | CallState::Asked(gate) => Some(*gate),
+            CallState::Unjudged
+            | CallState::Waiting
+            | CallState::Started(_)
+            | CallState::Doubtful { .. }
+            | CallState::Sleeping(_)
+            | CallState::Child(_)
+            | CallState::Settling { .. }
+            | CallState::Done { .. } => None,
+        }
+    }
+
+    /// The result as the model reads it.
+    pub(crate) fn result(&self) -> Option<ToolResult> {
+        let CallState::Done { output, is_error } = &self.state else {
+            return None;
+        };
+        let mut content = output.content.clone();
+        if let Some(edited) = &self.edited {
+            let words = format!("A person changed this call to {}", edited.as_str());
+            content.insert(0, longhaul_core::message::Part::Text(words.into()));
+        }
+        Some(ToolResult {
+            call: self.id,
+            id: self.provider_id.clone(),
+            content,
+            is_error: *is_error,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! The small part of a run: everything but the words.
+//!
+//! Never: grows with the length of a run. A decision copies it, so it must
+//! cost the same at turn 1 and at turn 10,000.
+
+use std::sync::Arc;
+
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::budget::{Budget, Cap};
+use longhaul_core::policy::gate::{GateSpec, Pattern};
+use longhaul_core::status::{Fault, Wait};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::state::stage::{Acting, Stage};
+
+/// Everything of a run but the words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    pub(crate) id: RunId,
+    pub(crate) policy: Arc<Policy>,
+    /// The caps in force, raised ones included.
+    pub(crate) caps: Budget,
+    pub(crate) tariff: Tariff,
+    pub(crate) epoch: Epoch,
+    /// Somebody drives it, or died doing so.
+    pub(crate) driven: bool,
+    /// The driver before this one died in the middle.
+    pub(crate) orphaned: Option<Epoch>,
+    pub(crate) stage: Stage,
+    pub(crate) rest: Option<Rest>,
+    pub(crate) cancel: Option<String>,
+    pub(crate) pause: Option<String>,
+    /// It can't go on, and ends with this.
+    pub(crate) doom: Option<Fault>,
+    /// A part is missing: somebody is asked at this gate.
+    pub(crate) missing: Option<GateId>,
+    pub(crate) attempt: u32,
+    /// Completed turns.
+    pub(crate) turns: u32,
+    /// The last turn that ended, completed or interrupted.
+    pub(crate) turn: u32,
+    pub(crate) steers: Vec<QueuedSteer>,
+    pub(crate) gates: Vec<GateSpec>,
+    pub(crate) allowed: Vec<(RuleId, Pattern)>,
+    pub(crate) sums: Sums,
+    /// The bytes of the conversation, for holds.
+    pub(crate) bytes: u64,
+    pub(crate) warned: Vec<Cap>,
+    /// The account was empty, and nobody has filled it since.
+    pub(crate) broke: Option<Cap>,
+    /// The last fired timer that nothing waited for.
+    pub(crate) stray_timer: Option<TimerId>,
+}
+
+/// Why nobody drives a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rest {
+    /// It waits.
+    Parked {
+        /// For what.
+        wait: Wait,
+        /// The timer that ends the wait by itself.
+        timer: Option<TimerId>,
+    },
+    /// A person has stopped it.
+    Paused,
+}
+
+/// A message that waits to be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedSteer {
+    /// Which.
+    pub id: SteerId,
+    /// What it says.
+    pub text: Arc<str>,
+    /// When it is to be read.
+    pub delivery: Delivery,
+}
+
+/// What a run has used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, as far as it is known.
+    pub cost: Micros,
+    /// The cost of some call is not known.
+    pub unpriced: bool,
+    /// Time between claim and park.
+    pub active: Millis,
+    /// What is held for the call in flight.
+    pub held: Hold,
+    /// What was used by calls whose end nobody saw.
+    pub lost: Hold,
+}
+
+impl Control {
+    pub(crate) fn new(id: RunId, task: &TaskSpec) -> Self {
+        Self {
+            id,
+            policy: Arc::new(task.policy.clone()),
+            caps: task.policy.budget,
+            tariff: Tariff::default(),
+            epoch: Epoch::default(),
+            driven: false,
+            orphaned: None,
+            stage: Stage::New,
+            rest: None,
+            cancel: None,
+            pause: None,
+            doom: None,
+            missing: None,
+            attempt: 1,
+            turns: 0,
+            turn: 0,
+            steers: Vec::new(),
+            gates: Vec::new(),
+            allowed: Vec::new(),
+            sums: Sums::default(),
+            bytes: 0,
+            warned: Vec::new(),
+            broke: None,
+            stray_timer: None,
+        }
+    }
+
+    /// Where it stands.
+    pub const fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Why nobody drives it.
+    pub const fn rest(&self) -> Option<&Rest> {
+        self.rest.as_ref()
+    }
+
+    /// The fence.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Completed turns.
+    pub const fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// Which attempt, from 1.
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The caps in force.
+    pub const fn caps(&self) -> &Budget {
+        &self.caps
+    }
+
+    /// What it has used.
+    pub const fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// The gates that are open.
+    pub fn gates(&self) -> &[GateSpec] {
+        &self.gates
+    }
+
+    /// The messages that wait to be read.
+    pub fn steers(&self) -> &[QueuedSteer] {
+        &self.steers
+    }
+
+    pub(crate) fn interrupts(&self) -> bool {
+        self.steers
+            .iter()
+            .any(|steer| steer.delivery == Delivery::Interrupt)
+    }
+
+    /// The calls being made, if that is what it does.
+    pub(crate) const fn acting(&self) -> Option<&Acting> {
+        match &self.stage {
+            Stage::Acting(acting) => Some(acting),
+            Stage::New
+            | Stage::Thinking(_)
+            | Stage::Asking(_)
+            | Stage::Concluding(_)
+            | Stage::Ended(_) => None,
+        }
+    }
+
+    pub(crate) const fn acting_mut(&mut self) -> Option<&mut Acting> {
+        match &mut self.stage {
+            Stage::Acting(acting) => Some(acting),
+            Stage::New
+            | Stage::Thinking(_)
+            | Stage::Asking(_)
+            | Stage::Concluding(_)
+            | Stage::Ended(_) => None,
+        }
+    }
+
+    pub(crate) fn open_gate(&self, gate: GateId) -> Option<&GateSpec> {
+        self.gates.iter().find(|open| open.id == gate)
+    }
+
+    /// Whether the driver has something under way outside.
+    pub(crate) fn is_busy(&self) -> bool {
+        match &self.stage {
+            Stage::Asking(asking) => asking.epoch == self.epoch,
+            Stage::Acting(acting) => acting.calls.iter().any(|call| call.runs_under(self.epoch)),
+            Stage::New | Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
+        }
+    }
+}
