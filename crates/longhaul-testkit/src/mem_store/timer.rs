@@ -2,8 +2,9 @@
 //!
 //! Never: wakes a run itself. A fact does, and it spends the timer with it.
 
-use longhaul_core::change::{Due, TimerMove};
+use longhaul_core::change::{Due, TimerKind, TimerMove};
 use longhaul_core::id::TimerId;
+use longhaul_core::policy::gate::{GateStatus, OnTimeout};
 use longhaul_core::port::shelves::DueTimer;
 use longhaul_core::port::store::Refused;
 
@@ -58,8 +59,18 @@ impl Tx<'_> {
                 what: timer.what.clone(),
                 due: *due,
                 ended: self.is_ended(timer.run),
+                gate: self.silence(&timer.what),
             })
         })
         .collect()
+    }
+
+    /// What the silence at a gate means, if it is still open.
+    fn silence(&self, what: &TimerKind) -> Option<OnTimeout> {
+        let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
+            return None;
+        };
+        let row = self.tables.gates.get(gate)?;
+        (row.status == GateStatus::Open).then_some(row.spec.on_timeout)
     }
 }
