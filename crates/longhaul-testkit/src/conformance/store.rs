@@ -25,9 +25,15 @@ use crate::conformance::harness::Harness;
 use crate::conformance::store::kit::World;
 
 pub mod claim;
+pub mod facts;
 pub mod fence;
+pub mod gate;
 pub mod kit;
+pub mod lane;
 pub mod open;
+pub mod outside;
+pub mod reap;
+pub mod timer;
 
 /// A check of the list, by name.
 pub type Check = (&'static str, fn(World) -> BoxFuture<'static, ()>);
@@ -73,6 +79,53 @@ macro_rules! each_store_check {
                 a_refused_batch_leaves_no_trace
                 nothing_follows_the_end
                 a_run_that_is_not_there_is_told
+            }
+            outside {
+                only_facts_of_the_list_come_from_outside
+                facts_wake_whom_they_should
+                facts_leave_driven_and_ready_runs_alone
+                the_strongest_fact_of_a_batch_counts
+                changes_without_facts_leave_the_head_alone
+            }
+            gate {
+                a_gate_is_answered_once
+                a_quorum_gathers_votes
+                a_gate_closes_at_its_deadline
+                a_gate_without_a_deadline_is_answerable_for_ever
+                an_answer_to_an_ended_run_is_rolled_back
+                an_answered_gate_leaves_its_timer_to_fire
+                only_open_gates_can_be_answered
+                gates_are_listed_newest_first
+            }
+            timer {
+                timers_come_due_in_order
+                a_timer_is_told_once
+                a_timer_set_again_moves
+                a_timer_for_nobody_says_so
+                a_run_with_a_start_time_waits_for_it
+                a_run_of_a_batch_waits_for_its_turn
+            }
+            reap {
+                the_runs_of_a_silent_worker_are_freed
+                a_dead_worker_learns_it
+                a_late_claim_of_a_reaped_worker_strands_nothing
+                draining_workers_beat_too
+                a_reaper_that_was_silent_waits_one_ttl
+                a_new_worker_waits_one_ttl_before_it_reaps
+                workers_are_listed_with_their_runs
+            }
+            lane {
+                a_lane_goes_one_by_one_and_in_order
+                a_lane_has_a_depth
+                a_parked_run_keeps_its_lane
+                a_run_can_release_its_lane_while_it_waits
+                a_run_that_ends_outside_its_lane_frees_nothing
+                a_paused_run_keeps_its_place
+                a_run_resumed_out_of_turn_waits
+                a_queued_run_can_leave
+                a_start_time_comes_before_the_lane
+                a_chain_keeps_its_lane_to_the_end
+                lanes_are_listed_while_used
             }
         }
     };

@@ -3,15 +3,16 @@
 //!
 //! Never: facts from outside; those are `outside`.
 
-use longhaul_core::change::{Blob, Change, HeadMove, TimerMove};
-use longhaul_core::id::Seq;
+use longhaul_core::change::{Blob, Change, TimerMove};
+use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::port::store::{Appended, Author, Refused};
 use longhaul_core::status::Status;
 
-use crate::conformance::store::kit::{
-    And as _, Held, World, asked, cancel_requested, cancels, ends, only, parks, pauses, progress,
-    refused, releases, resumed, says, stands,
+use crate::conformance::store::facts::{
+    And as _, cancel_requested, cancels, ends, only, park_head, parks, pauses, progress, releases,
+    resumed, says,
 };
+use crate::conformance::store::kit::{Held, World, refused, stands};
 
 /// A driver whose run went to another writes nothing more, even if it knows
 /// every fact.
@@ -22,7 +23,12 @@ pub async fn a_driver_that_lost_its_run_is_fenced(world: World) {
     assert_eq!(in_between, Appended::Fenced, "nobody holds it");
     let mut new = world.take(world.worker().await).await;
     old.last = new.last;
-    for batch in [says([progress(3)]), parks("child"), ends(), only(park())] {
+    for batch in [
+        says([progress(3)]),
+        parks("child"),
+        ends(),
+        only(park_head("child")),
+    ] {
         assert_eq!(old.append(batch).await, Appended::Fenced);
     }
     new.write(says([progress(4)])).await;
@@ -60,7 +66,7 @@ pub async fn a_driver_must_have_read_everything(world: World) {
         parks("child"),
         ends(),
         releases(),
-        only(park()),
+        only(park_head("child")),
     ] {
         assert_eq!(held.append(batch).await, Appended::MovedOn);
     }
@@ -120,7 +126,7 @@ pub async fn a_repeat_with_other_facts_is_none(world: World) {
         says([progress(1), progress(3)]),
         says([progress(1), progress(2), progress(3)]),
         says([progress(2)]),
-        only(park()),
+        only(park_head("child")),
     ];
     for batch in others {
         assert_eq!(before.clone().append(batch).await, Appended::MovedOn);
@@ -224,22 +230,14 @@ pub async fn nothing_follows_the_end(world: World) {
 pub async fn a_run_that_is_not_there_is_told(world: World) {
     let driver = Author::Driver {
         worker: world.worker().await,
-        epoch: longhaul_core::id::Epoch(1),
+        epoch: Epoch(1),
         after: Seq(0),
     };
     for author in [driver, Author::Outsider, Author::Closer { after: Seq(0) }] {
-        let batch = says([longhaul_core::event::Event::RunResumed(asked())]);
+        let batch = says([resumed()]);
         let appended = world.append(world.ids.run(), author, batch).await;
         assert_eq!(appended, Appended::NoRun, "{author:?}");
     }
-}
-
-fn park() -> Change {
-    Change::SetHead(HeadMove::Park {
-        reason: "child",
-        blocked: false,
-        release_lane: false,
-    })
 }
 
 fn assert_stands_at(appended: Appended, at: Seq) {

@@ -2,9 +2,8 @@
 //!
 //! Never: a check, and never a rule of the store.
 
-use longhaul_core::change::{Batch, Change, HeadMove, LANE_DEPTH_MAX, NewRun};
-use longhaul_core::event::run::{RunAsked, RunCompleted, RunCreated, RunWaiting};
-use longhaul_core::event::world::ProgressReported;
+use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, NewRun};
+use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{
@@ -12,11 +11,12 @@ use longhaul_core::port::store::{
     RunRow,
 };
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Output, Status, Wait};
+use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 
 use crate::conformance::harness::Harness;
+use crate::conformance::store::facts::{And as _, ends, parks, progress, says};
 use crate::ids::Ids;
 
 /// The ttl of every worker in the checks.
@@ -255,115 +255,6 @@ impl Held {
     /// Ends the run.
     pub async fn end(&mut self) {
         self.write(ends()).await;
-    }
-}
-
-/// Adds changes to batches in a row.
-pub trait And {
-    /// The batch with one change more.
-    #[must_use]
-    fn and(self, change: Change) -> Self;
-}
-
-impl And for Batch {
-    fn and(mut self, change: Change) -> Self {
-        self.changes.push(change);
-        self
-    }
-}
-
-/// A batch of facts.
-pub fn says(events: impl IntoIterator<Item = Event>) -> Batch {
-    Batch {
-        events: events.into_iter().collect(),
-        changes: Vec::new(),
-    }
-}
-
-/// A batch of one change and no fact.
-pub fn only(change: Change) -> Batch {
-    Batch::default().and(change)
-}
-
-/// The batch that parks a run for this reason. Its fact waits for a worker,
-/// whatever the reason: the store does not read it.
-pub fn parks(reason: &'static str) -> Batch {
-    let waiting = RunWaiting {
-        wait: Wait::Worker,
-        timer: None,
-    };
-    says([Event::RunWaiting(waiting)]).and(park_head(reason))
-}
-
-/// The change of the head that parks.
-pub fn park_head(reason: &'static str) -> Change {
-    Change::SetHead(HeadMove::Park {
-        reason,
-        blocked: false,
-        release_lane: false,
-    })
-}
-
-/// The batch that pauses a run.
-pub fn pauses() -> Batch {
-    says([Event::RunPaused(asked())]).and(Change::SetHead(HeadMove::Pause))
-}
-
-/// The batch with which a driver lets go in good order.
-pub fn releases() -> Batch {
-    says([progress(2)]).and(Change::SetHead(HeadMove::Release))
-}
-
-/// The batch that completes a run and frees its lane.
-pub fn ends() -> Batch {
-    let completed = RunCompleted {
-        output: Output::default(),
-    };
-    let end = HeadMove::End {
-        status: Status::Completed,
-        code: None,
-        frees_lane: true,
-    };
-    says([Event::RunCompleted(Box::new(completed))]).and(Change::SetHead(end))
-}
-
-/// The batch that cancels a run that nobody drives.
-pub fn cancels() -> Batch {
-    let cancelled = longhaul_core::event::run::RunCancelled {
-        reason: "not needed".to_owned(),
-    };
-    let end = HeadMove::End {
-        status: Status::Cancelled,
-        code: None,
-        frees_lane: true,
-    };
-    says([Event::RunCancelled(cancelled)]).and(Change::SetHead(end))
-}
-
-/// A fact that only a driver states.
-pub fn progress(percent: u8) -> Event {
-    Event::ProgressReported(ProgressReported {
-        percent,
-        message: "on the way".to_owned(),
-    })
-}
-
-/// Somebody wants a run to go on.
-pub fn resumed() -> Event {
-    Event::RunResumed(asked())
-}
-
-/// Somebody wants a run ended.
-pub fn cancel_requested() -> Event {
-    Event::RunCancelRequested(asked())
-}
-
-/// What somebody asked.
-pub fn asked() -> RunAsked {
-    RunAsked {
-        by: "cli:anna".to_owned(),
-        reason: String::new(),
-        raise: None,
     }
 }
 

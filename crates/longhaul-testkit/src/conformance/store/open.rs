@@ -8,14 +8,15 @@ use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::GateRaised;
 use longhaul_core::id::{Epoch, RunId, Seq};
-use longhaul_core::policy::gate::{Approvers, GateKind, GateSpec, OnTimeout};
+use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::port::store::{Idempotency, OpenAsk, Opened, ReadAsk, RowsAsk};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::Micros;
 
-use crate::conformance::store::kit::{World, lane_key, progress, says};
+use crate::conformance::store::facts::{gate_spec, progress, says};
+use crate::conformance::store::kit::{World, lane_key};
 
 const KEEP: Millis = Millis::from_secs(24 * 60 * 60);
 
@@ -250,21 +251,11 @@ pub async fn facts_come_back_as_they_went_in(world: World) {
     let odd = RawJson::parse(r#"{ "b" :1.50, "a":[ ],"é":"\u00e9" }"#).expect("JSON");
     let raised = GateRaised {
         gate: GateSpec {
-            id: world.ids.gate(),
-            kind: GateKind::Signal,
             ask: "tell me, 'please'; -- \u{1f600}".to_owned(),
-            call: None,
-            tool: None,
             input: Some(odd),
-            options: Vec::new(),
             digest: Some(Hash::of(b"frozen")),
-            pattern: None,
-            approvers: Approvers::default(),
-            timeout: None,
-            on_timeout: OnTimeout::Fail,
-            remind: None,
-            idempotency_key: None,
             tags: vec![String::new()],
+            ..gate_spec(world.ids.gate())
         },
     };
     let facts = [Event::GateRaised(Box::new(raised)), progress(100)];
