@@ -2,3 +2,10 @@
 //!
 //! Never: folds a journal or decides what a run does. Rules live in the heart;
 //! a store only writes what it is given, whole or not at all.
+
+pub mod bench;
+pub mod options;
+pub mod sqlite;
+
+pub use options::{Options, Role};
+pub use sqlite::{SqliteStore, open};

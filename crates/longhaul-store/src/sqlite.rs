@@ -1,0 +1,44 @@
+//! A store in one SQLite file: one process drives it, any other may look on.
+//!
+//! Never: reads a clock of its own, or acknowledges what is not on the disk.
+
+mod append;
+mod blob;
+mod boot;
+mod budget;
+mod change;
+mod claim;
+mod column;
+pub(crate) mod connect;
+mod fault;
+mod filter;
+mod gate;
+mod handle;
+mod head;
+mod journal;
+mod lane;
+mod lock;
+mod new_run;
+mod open;
+mod place;
+mod prune;
+mod queue;
+mod reader;
+mod renew;
+mod repair;
+mod row;
+pub(crate) mod schema;
+mod seat;
+mod shelf;
+mod shelves;
+mod steer;
+mod store;
+mod timer;
+mod tx;
+mod usage;
+mod watch;
+mod work;
+mod writer;
+
+pub use handle::SqliteStore;
+pub use open::open;

@@ -1,0 +1,80 @@
+//! The one place where a database is opened, and how each connection is set up.
+//!
+//! Never: a weaker promise than that a commit is on the disk.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, Result};
+
+/// The oldest SQLite without the fault that two writers could damage a log.
+const VERSION_MIN: i32 = 3_051_003;
+const STATEMENTS_MAX: usize = 256;
+
+/// Whether the SQLite in this build is one that can be trusted; else its version.
+pub(crate) fn trusted_version() -> std::result::Result<(), &'static str> {
+    if rusqlite::version_number() >= VERSION_MIN {
+        Ok(())
+    } else {
+        Err(rusqlite::version())
+    }
+}
+
+/// The connection that writes. Makes the file when it is not there.
+pub(crate) fn writer(path: &Path, busy: Duration) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = open(path, flags, busy)?;
+    set_up_writer(&conn)?;
+    Ok(conn)
+}
+
+/// A database that nobody else sees.
+pub(crate) fn memory() -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_MEMORY;
+    let conn = open(Path::new(":memory:"), flags, Duration::ZERO)?;
+    set_up_writer(&conn)?;
+    Ok(conn)
+}
+
+/// A connection that can't write.
+pub(crate) fn reader(path: &Path, busy: Duration) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = open(path, flags, busy)?;
+    conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
+    Ok(conn)
+}
+
+fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that opens a database"
+    )]
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(busy)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;")?;
+    Ok(conn)
+}
+
+fn set_up_writer(conn: &Connection) -> Result<()> {
+    // The first two count only while the database is empty, and only before it
+    // gets its log. The next is remembered in the file, the others are not.
+    conn.execute_batch(
+        "PRAGMA page_size = 8192;
+         PRAGMA auto_vacuum = INCREMENTAL;
+         PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL;
+         PRAGMA fullfsync = ON;
+         PRAGMA checkpoint_fullfsync = ON;
+         PRAGMA foreign_keys = OFF;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -8192;
+         PRAGMA wal_autocheckpoint = 1000;
+         PRAGMA journal_size_limit = 67108864;",
+    )
+}

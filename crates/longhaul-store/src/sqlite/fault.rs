@@ -1,0 +1,174 @@
+//! What can go wrong below, and what the caller is told of it.
+//!
+//! Never: a rule. Whether to go on after a fault is the writer's business.
+
+use std::io;
+
+use longhaul_core::event::codec::BadEvent;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::store::{Refused, StoreError};
+use rusqlite::{ErrorCode, ffi};
+
+/// A fault inside one command.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The database's own.
+    Sql(rusqlite::Error),
+    /// A fact that this build can't read or write.
+    Event {
+        /// Whose journal.
+        run: RunId,
+        /// Which place.
+        seq: Seq,
+        /// Why.
+        source: BadEvent,
+    },
+    /// Rows that don't fit together.
+    Rows(String),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl Fault {
+    /// What the caller of this one command is told.
+    pub(crate) fn into_error(self, at: &str) -> StoreError {
+        match self {
+            Self::Sql(error) => sql_error(error, at),
+            Self::Event { run, seq, source } => StoreError::Event { run, seq, source },
+            Self::Rows(why) => Lost::Corrupt(why).error(at),
+        }
+    }
+
+    /// What everybody in the same commit is told.
+    pub(crate) fn lost(&self) -> Lost {
+        match self {
+            Self::Sql(error) => Lost::by(error),
+            Self::Event { source, .. } => Lost::Other(source.to_string()),
+            Self::Rows(why) => Lost::Corrupt(why.clone()),
+        }
+    }
+}
+
+/// Why a change of rows does not happen.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A row says no: the command is undone and its caller told.
+    Refused(Refused),
+    /// Something broke.
+    Fault(Fault),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Fault(Fault::Sql(error))
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Why a whole commit is lost: told to many, so it can be told again.
+#[derive(Debug, Clone)]
+pub(crate) enum Lost {
+    /// No room.
+    Full,
+    /// Somebody else held the file for too long.
+    Busy,
+    /// It may not be written.
+    ReadOnly(String),
+    /// It is damaged.
+    Corrupt(String),
+    /// After this nothing is known.
+    Closed(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Lost {
+    /// The kind of loss that an error of the database means.
+    pub(crate) fn by(error: &rusqlite::Error) -> Self {
+        let why = error.to_string();
+        if let rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..) = error
+        {
+            return Self::Corrupt(why);
+        }
+        let Some(code) = error.sqlite_error().copied() else {
+            return Self::Other(why);
+        };
+        let is = |codes: &[ErrorCode]| codes.contains(&code.code);
+        // The shared memory beside the log could not be made longer.
+        let no_room = code.extended_code == ffi::SQLITE_IOERR_SHMSIZE;
+        if no_room || is(&[ErrorCode::DiskFull]) {
+            Self::Full
+        } else if is(&[ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked]) {
+            Self::Busy
+        } else if is(&[
+            ErrorCode::ReadOnly,
+            ErrorCode::CannotOpen,
+            ErrorCode::PermissionDenied,
+        ]) {
+            Self::ReadOnly(why)
+        } else if is(&[ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase]) {
+            Self::Corrupt(why)
+        } else {
+            Self::Other(why)
+        }
+    }
+
+    /// The error that a caller is given.
+    pub(crate) fn error(&self, at: &str) -> StoreError {
+        let at = at.to_owned();
+        match self.clone() {
+            Self::Full => StoreError::Full { at },
+            Self::Busy => StoreError::Busy { at },
+            Self::ReadOnly(why) => StoreError::ReadOnly { at, why },
+            Self::Corrupt(why) => StoreError::Corrupt { at, why },
+            Self::Closed(why) => StoreError::Closed { at, why },
+            Self::Other(why) => StoreError::Database {
+                at,
+                source: why.into(),
+            },
+        }
+    }
+}
+
+/// An error of the database as the port says it.
+pub(crate) fn sql_error(error: rusqlite::Error, at: &str) -> StoreError {
+    match Lost::by(&error) {
+        Lost::Other(_) => StoreError::Database {
+            at: at.to_owned(),
+            source: Box::new(error),
+        },
+        lost @ (Lost::Full
+        | Lost::Busy
+        | Lost::ReadOnly(_)
+        | Lost::Corrupt(_)
+        | Lost::Closed(_)) => lost.error(at),
+    }
+}
+
+/// An error of the file system as the port says it.
+pub(crate) fn io_error(error: io::Error, at: &str) -> StoreError {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, StorageFull};
+    let kind = error.kind();
+    if kind == StorageFull {
+        return Lost::Full.error(at);
+    }
+    if kind == PermissionDenied || kind == ReadOnlyFilesystem {
+        return Lost::ReadOnly(error.to_string()).error(at);
+    }
+    StoreError::Database {
+        at: at.to_owned(),
+        source: Box::new(error),
+    }
+}

@@ -1,0 +1,85 @@
+//! A store in the hands of its users: where reads and writes go.
+//!
+//! Never: touches a connection itself.
+
+use std::sync::Arc;
+
+use longhaul_core::port::store::StoreError;
+use longhaul_core::time::Clock;
+
+use crate::options::Role;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::reader::Readers;
+use crate::sqlite::tx::Tx;
+use crate::sqlite::watch::Changes;
+use crate::sqlite::work::Done;
+use crate::sqlite::writer::WriterHandle;
+
+/// A journal and a queue in one SQLite file, or in memory.
+///
+/// Dropping it finishes what waits, closes the file and frees the lock.
+// The order matters: whoever closes last moves the log into the file, and that
+// must be the writer.
+#[derive(Debug)]
+pub struct SqliteStore {
+    pub(crate) reads: Reads,
+    pub(crate) changes: Changes,
+    pub(crate) writer: WriterHandle,
+    pub(crate) at: Arc<str>,
+    pub(crate) role: Role,
+    pub(crate) boot: i64,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Who reads.
+#[derive(Debug)]
+pub(crate) enum Reads {
+    /// Threads of their own, beside the writer.
+    Apart(Readers),
+    /// The writer: nobody else sees what is in its memory.
+    ByWriter,
+}
+
+impl SqliteStore {
+    /// Where it is, as errors say it.
+    pub fn at(&self) -> &str {
+        &self.at
+    }
+
+    /// How often this store was opened to be driven, this time included.
+    pub const fn boot(&self) -> i64 {
+        self.boot
+    }
+
+    /// Refuses what only a driver may do.
+    pub(crate) fn must_drive(&self, verb: &'static str) -> Result<(), StoreError> {
+        match self.role {
+            Role::Driver => Ok(()),
+            Role::Outsider => Err(StoreError::Outsider {
+                at: self.at.to_string(),
+                verb,
+            }),
+        }
+    }
+
+    /// Writes, and returns when it is on the disk.
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
+    {
+        self.writer.write(work).await
+    }
+
+    /// Looks at one moment of the store.
+    pub(crate) async fn look<T, F>(&self, look: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        match &self.reads {
+            Reads::Apart(readers) => readers.read(look).await,
+            Reads::ByWriter => self.writer.write(|tx| look(tx).map(Done::Quiet)).await,
+        }
+    }
+}

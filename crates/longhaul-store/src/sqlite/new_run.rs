@@ -1,0 +1,193 @@
+//! Runs come to be: by a caller's request, or by another run's facts.
+//!
+//! Never: a part of a request.
+
+use longhaul_core::change::{Due, NewRun, TimerKind, TimerMove};
+use longhaul_core::event::Event;
+use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
+use longhaul_core::port::store::{Idempotency, OpenAsk, Opened, Refused};
+use longhaul_core::raw::Hash;
+use longhaul_core::task::{Start, TaskSpec};
+use rusqlite::params;
+
+use crate::sqlite::column::{LANE_WAIT, PARKED, READY, int};
+use crate::sqlite::fault::{Fault, Stop};
+use crate::sqlite::journal::{Tail, facts, write};
+use crate::sqlite::lane::{Bound, Entered, enter};
+use crate::sqlite::tx::Tx;
+use crate::sqlite::work::Done;
+use crate::sqlite::{blob, budget, timer};
+
+/// How a run comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// By itself: it takes its own lane.
+    Run,
+    /// As a chain's next step: it lives in its root's lane.
+    Step,
+}
+
+/// Opens runs: all of them or none.
+pub(crate) fn open(tx: &Tx<'_>, ask: &OpenAsk) -> Result<Done<Opened>, Fault> {
+    // The key comes first: a request that was carried out is answered as it was
+    // then, however full its lane is by now.
+    if let Some(key) = &ask.idempotency
+        && let Some(before) = before(tx, key)?
+    {
+        return Ok(Done::Quiet(before));
+    }
+    let runs: Vec<RunId> = ask.runs.iter().map(|run| run.id).collect();
+    for content in &ask.blobs {
+        blob::define(tx, content)?;
+        blob::put(tx, content.hash(), &content.content)?;
+        for run in &runs {
+            blob::refer(tx, *run, content.hash())?;
+        }
+    }
+    for run in &ask.runs {
+        match open_run(tx, run, Opening::Run) {
+            Ok(()) => {}
+            Err(Stop::Refused(Refused::LaneFull(lane))) => {
+                return Ok(Done::Undone(Opened::LaneFull(lane)));
+            }
+            Err(Stop::Refused(why)) => {
+                return Err(Fault::Rows(format!("opening a run was refused by {why:?}")));
+            }
+            Err(Stop::Fault(fault)) => return Err(fault),
+        }
+    }
+    if let Some(key) = &ask.idempotency {
+        remember(tx, key, &runs)?;
+    }
+    Ok(Done::Kept(Opened::New(runs)))
+}
+
+fn before(tx: &Tx<'_>, key: &Idempotency) -> rusqlite::Result<Option<Opened>> {
+    let known: Option<([u8; 32], Vec<u8>)> = tx.one(
+        "SELECT body, runs FROM idem WHERE principal = ?1 AND key = ?2 AND until > ?3",
+        params![key.principal, key.key, tx.now_micros()],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    Ok(known.map(|(body, runs)| {
+        if Hash::from_bytes(body) == key.body {
+            let (ids, _) = runs.as_chunks();
+            Opened::Before(ids.iter().copied().map(RunId::from_bytes).collect())
+        } else {
+            Opened::KeyReused
+        }
+    }))
+}
+
+fn remember(tx: &Tx<'_>, key: &Idempotency, runs: &[RunId]) -> rusqlite::Result<()> {
+    let ids: Vec<u8> = runs.iter().flat_map(|run| run.bytes()).collect();
+    tx.run(
+        "INSERT OR REPLACE INTO idem (principal, key, body, runs, until)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![
+            key.principal,
+            key.key,
+            key.body.bytes(),
+            ids,
+            tx.now.plus(key.keep).as_micros()
+        ],
+    )?;
+    Ok(())
+}
+
+/// One run with the first facts of its journal.
+pub(crate) fn open_run(tx: &Tx<'_>, new: &NewRun, how: Opening) -> Result<(), Stop> {
+    let task = &new.task;
+    let lane = task.lane.as_ref().filter(|_| how == Opening::Run);
+    let entered = match (task.start, lane) {
+        (Start::Now, Some(lane)) => {
+            Some(enter(tx, new.id, lane, Bound::Depth(new.lane_depth_max))?)
+        }
+        (Start::Now | Start::At(_) | Start::AfterBatch, _) => None,
+    };
+    insert_run(tx, new, how, entered.map(|entered| entered.seq))?;
+    insert_head(tx, new, entered)?;
+    let tail = Tail {
+        run: new.id,
+        epoch: Epoch(0),
+        after: Seq::START,
+    };
+    write(tx, tail, &facts(new.id, &new.events)?)?;
+    if task.root == new.id {
+        budget::open(tx, new.id, &task.policy.budget)?;
+    }
+    if let Start::At(at) = task.start {
+        let start = TimerMove::Arm {
+            timer: TimerId::derive(new.id.bits(), "start", tx.now),
+            run: new.id,
+            due: Due::At(at),
+            what: TimerKind::Start,
+        };
+        timer::set(tx, &start)?;
+    }
+    Ok(())
+}
+
+fn insert_run(
+    tx: &Tx<'_>,
+    new: &NewRun,
+    how: Opening,
+    lane_seq: Option<i64>,
+) -> rusqlite::Result<()> {
+    let task: &TaskSpec = &new.task;
+    tx.run(
+        "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
+                          takes_lane, lane_seq, thread, resource, submitter, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        params![
+            new.id.bytes(),
+            task.root.bytes(),
+            task.parent.map(RunId::bytes),
+            task.agent.as_str(),
+            task.definition.bytes(),
+            task.inbox.as_str(),
+            task.kind,
+            task.priority,
+            task.lane.as_ref().map(|lane| lane.as_str()),
+            how == Opening::Run,
+            lane_seq,
+            task.thread.as_ref().map(|thread| thread.as_str()),
+            task.resource.as_ref().map(|resource| resource.as_str()),
+            task.submitter,
+            tx.now_micros(),
+        ],
+    )?;
+    Ok(())
+}
+
+fn insert_head(tx: &Tx<'_>, new: &NewRun, entered: Option<Entered>) -> rusqlite::Result<()> {
+    let (state, reason) = match (new.task.start, entered) {
+        (Start::Now, Some(Entered { is_head: false, .. })) => (LANE_WAIT, None),
+        (Start::Now, Some(_) | None) => (READY, None),
+        (Start::At(_), _) => (PARKED, Some("start_at")),
+        (Start::AfterBatch, _) => (PARKED, Some("batch")),
+    };
+    let format = new.events.iter().map(Event::format).max().unwrap_or(0);
+    tx.run(
+        "INSERT INTO run_head (run, state, epoch, last, format, reason)
+         VALUES (?1, ?2, 0, ?3, ?4, ?5)",
+        params![
+            new.id.bytes(),
+            state,
+            int(new.events.len() as u64),
+            format,
+            reason
+        ],
+    )?;
+    if state == READY {
+        tx.run(
+            "INSERT INTO ready (inbox, rank, pass, run, kind) VALUES (?1, ?2, 0, ?3, ?4)",
+            params![
+                new.task.inbox.as_str(),
+                -i64::from(new.task.priority),
+                new.id.bytes(),
+                new.task.kind
+            ],
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Where a store is: its address, its folder, and what stands there already.
+//!
+//! Never: changes a file that is not a store of ours.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use longhaul_core::port::store::StoreError;
+
+use crate::sqlite::fault::{Lost, io_error};
+
+/// Where the database is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Gone when the store is dropped.
+    Memory,
+    /// A file.
+    File(PathBuf),
+}
+
+/// Marks a database as ours, in its header: `Lhul`.
+pub(crate) const APPLICATION_ID: i32 = 0x4c68_756c;
+
+/// What stands in a file's first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing yet.
+    Nothing,
+    /// A store of ours.
+    Ours,
+    /// A database that says nothing of whose it is. It may be ours, when we died
+    /// while making it.
+    Unmarked,
+}
+
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const HEADER_LEN: usize = 100;
+const APPLICATION_ID_AT: usize = 68;
+
+impl Place {
+    /// Reads an address.
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+        let bad = |why: &str| StoreError::Url {
+            url: url.to_owned(),
+            why: why.to_owned(),
+        };
+        let Some(rest) = url.strip_prefix("sqlite:") else {
+            let is_postgres = url.starts_with("postgres:") || url.starts_with("postgresql:");
+            return Err(bad(if is_postgres {
+                "stores on Postgres are not in this build yet, write `sqlite:PATH`"
+            } else {
+                "write `sqlite:PATH`, or `sqlite::memory:` for a store that is forgotten"
+            }));
+        };
+        // `sqlite://a/b` is how other programs write the path `a/b`.
+        let path = rest.strip_prefix("//").unwrap_or(rest);
+        match path {
+            ":memory:" => Ok(Self::Memory),
+            "" => Err(bad("the path is missing")),
+            _ if path.contains('\0') => Err(bad("a path holds no zero byte")),
+            _ => Ok(Self::File(PathBuf::from(path))),
+        }
+    }
+}
+
+/// The folder of a file.
+pub(crate) fn folder(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// Makes a folder with everything above it, so that it is still there after a
+/// power cut: a new name is safe only when the folder that holds it is synced.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let above = folder(path);
+    make_folder(above)?;
+    match fs::create_dir(path) {
+        Ok(()) => File::open(above)?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks at a file's header without opening it as a database.
+pub(crate) fn inspect(path: &Path, at: &str) -> Result<Found, StoreError> {
+    let corrupt = |why: &str| Err(Lost::Corrupt(why.to_owned()).error(at));
+    let mut header = Vec::with_capacity(HEADER_LEN);
+    match File::open(path) {
+        Ok(file) => {
+            let mut file = file.take(HEADER_LEN as u64);
+            file.read_to_end(&mut header)
+                .map_err(|error| io_error(error, at))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(io_error(error, at)),
+    }
+    if header.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    if header.len() < HEADER_LEN || !header.starts_with(MAGIC) {
+        return corrupt("it is no SQLite database");
+    }
+    let mark = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
+    let mark = mark
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(i32::from_be_bytes);
+    match mark {
+        Some(APPLICATION_ID) => Ok(Found::Ours),
+        Some(0) => Ok(Found::Unmarked),
+        Some(_) | None => corrupt("it is a database of another program"),
+    }
+}
+
+/// Refuses file systems on which locks and shared memory are not to be trusted.
+pub(crate) fn refuse_network(folder: &Path, at: &str) -> Result<(), StoreError> {
+    match network_file_system(folder) {
+        None => Ok(()),
+        Some(name) => Err(StoreError::Url {
+            url: at.to_owned(),
+            why: format!(
+                "it is on a network file system ({name}), where locks can't be trusted: \
+                 choose a local folder"
+            ),
+        }),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn network_file_system(folder: &Path) -> Option<&'static str> {
+    let found = rustix::fs::statfs(folder).ok()?;
+    // The magic is a number of 32 bits in a field whose width differs by machine.
+    let magic = u32::try_from(found.f_type & 0xffff_ffff).ok()?;
+    name_of(magic)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn network_file_system(_: &Path) -> Option<&'static str> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn name_of(magic: u32) -> Option<&'static str> {
+    const NETWORK: &[(u32, &str)] = &[
+        (0x0000_6969, "NFS"),
+        (0x0000_517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x5346_414f, "AFS"),
+        (0x7375_7245, "Coda"),
+        (0x0000_564c, "NCP"),
+        (0x0102_1997, "9P"),
+        (0x00c3_6400, "Ceph"),
+        (0x0bd0_0bd0, "Lustre"),
+        (0x4750_4653, "GPFS"),
+        (0x786f_4256, "a shared folder of VirtualBox"),
+    ];
+    let known = NETWORK.iter().find(|(known, _)| *known == magic);
+    known.map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let file = |path: &str| Place::File(PathBuf::from(path));
+        let read = |url| Place::parse(url).unwrap();
+        assert_eq!(read("sqlite::memory:"), Place::Memory);
+        assert_eq!(
+            read("sqlite:.longhaul/longhaul.db"),
+            file(".longhaul/longhaul.db")
+        );
+        assert_eq!(read("sqlite:/var/a b.db"), file("/var/a b.db"));
+        assert_eq!(read("sqlite:///var/a.db"), file("/var/a.db"));
+    }
+
+    #[test]
+    fn other_addresses_are_refused_with_a_way_out() {
+        for (url, way_out) in [
+            ("postgres://db/x", "Postgres are not in this build yet"),
+            ("mysql://db/x", "write `sqlite:PATH`"),
+            ("longhaul.db", "write `sqlite:PATH`"),
+            ("sqlite:", "the path is missing"),
+        ] {
+            let refused = Place::parse(url).unwrap_err().to_string();
+            assert!(refused.contains(way_out), "{refused}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn network_file_systems_are_known_by_their_magic() {
+        assert_eq!(name_of(0x6969), Some("NFS"));
+        assert_eq!(name_of(0xff53_4d42), Some("CIFS"));
+        for local in [0xef53, 0x0102_1994, 0x9123_683e, 0x5846_5342, 0x794c_7630] {
+            assert_eq!(name_of(local), None, "{local:x}");
+        }
+        assert_eq!(network_file_system(Path::new("/")), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Seats of sandboxes and the queue for them.
+//!
+//! Never: more seats than the provider has, or a wake for a run that has ended.
+
+use longhaul_core::change::{Due, Seat, TimerKind, TimerMove};
+use longhaul_core::id::{RunId, SandboxId, TimerId};
+use longhaul_core::port::store::Refused;
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::ENDED;
+use crate::sqlite::fault::Stop;
+use crate::sqlite::timer;
+use crate::sqlite::tx::Tx;
+
+/// A sandbox takes a seat, and its run waits for none any more.
+pub(crate) fn take(tx: &Tx<'_>, run: RunId, seat: &Seat) -> Result<(), Stop> {
+    let taken: Option<(bool, i64)> = tx.one(
+        "SELECT EXISTS (SELECT 1 FROM seat WHERE sandbox = ?1),
+                (SELECT count(*) FROM seat WHERE provider = ?2)",
+        params![seat.sandbox.bytes(), seat.provider],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let (sits, count) = taken.unwrap_or_default();
+    if sits {
+        return Ok(());
+    }
+    if count >= i64::from(seat.seats) {
+        return Err(Stop::Refused(Refused::NoSeat));
+    }
+    tx.run(
+        "DELETE FROM seat_wait WHERE run = ?1 AND provider = ?2",
+        params![run.bytes(), seat.provider],
+    )?;
+    tx.run(
+        "INSERT INTO seat (sandbox, provider) VALUES (?1, ?2)",
+        params![seat.sandbox.bytes(), seat.provider],
+    )?;
+    Ok(())
+}
+
+/// A seat becomes free, and the first who waits for one is told by a timer.
+/// Whoever has ended is passed over: the seat would be told to nobody.
+pub(crate) fn free(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), Stop> {
+    let provider: Option<String> = tx.one(
+        "DELETE FROM seat WHERE sandbox = ?1 RETURNING provider",
+        params![sandbox.bytes()],
+        |row| row.get(0),
+    )?;
+    let Some(provider) = provider else {
+        return Ok(());
+    };
+    let next: Option<[u8; 16]> = tx.one(
+        "SELECT w.run FROM seat_wait w CROSS JOIN run_head h ON h.run = w.run
+          WHERE w.provider = ?1 AND h.state <> ?2
+          ORDER BY w.rank, w.since, w.run LIMIT 1",
+        params![provider, ENDED],
+        |row| row.get(0),
+    )?;
+    let Some(run) = next else {
+        return Ok(());
+    };
+    tx.run(
+        "DELETE FROM seat_wait WHERE run = ?1 AND provider = ?2",
+        params![run, provider],
+    )?;
+    let run = RunId::from_bytes(run);
+    let wake = TimerMove::Arm {
+        timer: TimerId::derive(run.bits(), &format!("seat:{sandbox}"), tx.now),
+        run,
+        due: Due::Now,
+        what: TimerKind::Wake,
+    };
+    timer::set(tx, &wake)
+}
+
+/// A run queues for a seat; who queues already keeps its place.
+pub(crate) fn queue(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
+    tx.run(
+        "INSERT OR IGNORE INTO seat_wait (provider, rank, since, run)
+         SELECT ?2, -priority, ?3, id FROM run WHERE id = ?1",
+        params![run.bytes(), provider, tx.now_micros()],
+    )?;
+    Ok(())
+}
+
+/// Seats whose sandbox neither runs nor is on its way.
+pub(crate) fn leaked(tx: &Tx<'_>) -> Result<Vec<SandboxId>> {
+    tx.all(
+        "SELECT s.sandbox FROM seat s LEFT JOIN sandbox b ON b.sandbox = s.sandbox
+          WHERE coalesce(b.sits, 0) = 0",
+        (),
+        |row| row.get(0).map(SandboxId::from_bytes),
+    )
+}

@@ -1,0 +1,147 @@
+//! The small shelves: threads, rules, sandboxes, late results, letters to the
+//! outside, provider accounts at rest, folds kept as a cache.
+//!
+//! Never: lets a journal grow.
+
+use longhaul_core::change::{LateResult, OutboxRow, RuleRow, SandboxRow};
+use longhaul_core::id::{RunId, Seq, ThreadKey};
+use longhaul_core::message::Message;
+use longhaul_core::port::shelves::{Checkpoint, OutboxDue};
+use longhaul_core::time::{Millis, Timestamp};
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::{int, json, limit, name, nat, small, time};
+use crate::sqlite::tx::Tx;
+
+/// The newest messages of a thread, oldest first.
+pub(crate) fn thread(tx: &Tx<'_>, thread: &ThreadKey, count: usize) -> Result<Vec<Message>> {
+    let mut newest = tx.all(
+        "SELECT message FROM thread WHERE thread = ?1 ORDER BY id DESC LIMIT ?2",
+        params![thread.as_str(), limit(count)],
+        |row| json(row, 0),
+    )?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Forgets a thread.
+pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
+    tx.run(
+        "DELETE FROM thread WHERE thread = ?1",
+        params![thread.as_str()],
+    )?;
+    Ok(())
+}
+
+/// The approvals that a run remembers.
+pub(crate) fn rules(tx: &Tx<'_>, run: RunId) -> Result<Vec<RuleRow>> {
+    let sql = "SELECT data FROM rule WHERE run = ?1 ORDER BY rule";
+    tx.all(sql, params![run.bytes()], |row| json(row, 0))
+}
+
+/// The sandboxes of a run.
+pub(crate) fn sandboxes(tx: &Tx<'_>, run: RunId) -> Result<Vec<SandboxRow>> {
+    let sql = "SELECT data FROM sandbox WHERE owner = ?1 ORDER BY sandbox";
+    tx.all(sql, params![run.bytes()], |row| json(row, 0))
+}
+
+/// Keeps a result that came when its run had ended.
+pub(crate) fn keep_late(tx: &Tx<'_>, run: RunId, late: &LateResult) -> Result<()> {
+    tx.run(
+        "INSERT INTO effect (run, call, text) VALUES (?1, ?2, ?3)",
+        params![run.bytes(), late.call.to_string(), late.text],
+    )?;
+    Ok(())
+}
+
+/// Results that came late, in order of arrival.
+pub(crate) fn late(tx: &Tx<'_>, run: RunId) -> Result<Vec<LateResult>> {
+    tx.all(
+        "SELECT call, text FROM effect WHERE run = ?1 ORDER BY id",
+        params![run.bytes()],
+        |row| {
+            Ok(LateResult {
+                call: name(row, 0)?,
+                text: row.get(1)?,
+            })
+        },
+    )
+}
+
+/// Messages to the outside that are due.
+pub(crate) fn outbox(tx: &Tx<'_>, count: usize) -> Result<Vec<OutboxDue>> {
+    tx.all(
+        "SELECT id, run, endpoint, body, attempts FROM outbox WHERE due_at <= ?1
+          ORDER BY id LIMIT ?2",
+        params![tx.now_micros(), limit(count)],
+        |row| {
+            Ok(OutboxDue {
+                id: nat(row, 0)?,
+                run: RunId::from_bytes(row.get(1)?),
+                row: OutboxRow {
+                    endpoint: row.get(2)?,
+                    body: row.get(3)?,
+                },
+                attempts: small(row, 4)?,
+            })
+        },
+    )
+}
+
+/// A message was delivered, or is to be tried again after a while.
+pub(crate) fn settle_outbox(tx: &Tx<'_>, id: u64, again: Option<Millis>) -> Result<()> {
+    match again {
+        None => tx.run("DELETE FROM outbox WHERE id = ?1", params![int(id)])?,
+        Some(span) => tx.run(
+            "UPDATE outbox SET attempts = attempts + 1, due_at = ?2 WHERE id = ?1",
+            params![int(id), tx.now.plus(span).as_micros()],
+        )?,
+    };
+    Ok(())
+}
+
+/// A provider's account rests; a longer rest is never cut short.
+pub(crate) fn block_bucket(tx: &Tx<'_>, account: &str, span: Millis) -> Result<()> {
+    tx.run(
+        "INSERT INTO bucket (account, until) VALUES (?1, ?2)
+         ON CONFLICT (account) DO UPDATE SET until = max(until, excluded.until)",
+        params![account, tx.now.plus(span).as_micros()],
+    )?;
+    Ok(())
+}
+
+/// Until when a provider's account may not be asked.
+pub(crate) fn bucket(tx: &Tx<'_>, account: &str) -> Result<Option<Timestamp>> {
+    let sql = "SELECT until FROM bucket WHERE account = ?1";
+    tx.one(sql, params![account], |row| time(row, 0))
+}
+
+/// Keeps a fold, in place of the one before.
+pub(crate) fn save_checkpoint(tx: &Tx<'_>, run: RunId, at: &Checkpoint) -> Result<()> {
+    tx.run(
+        "INSERT INTO checkpoint (run, seq, fold, state) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (run) DO UPDATE
+            SET seq = excluded.seq, fold = excluded.fold, state = excluded.state",
+        params![run.bytes(), int(at.seq.0), at.fold, at.state],
+    )?;
+    Ok(())
+}
+
+/// The fold that is kept of a run, whoever made it.
+pub(crate) fn checkpoint(tx: &Tx<'_>, run: RunId) -> Result<Option<Checkpoint>> {
+    let sql = "SELECT seq, fold, state FROM checkpoint WHERE run = ?1";
+    tx.one(sql, params![run.bytes()], |row| {
+        Ok(Checkpoint {
+            seq: Seq(nat(row, 0)?),
+            fold: row.get(1)?,
+            state: row.get(2)?,
+        })
+    })
+}
+
+/// Forgets the fold of another build.
+pub(crate) fn drop_checkpoint(tx: &Tx<'_>, run: RunId, but: &str) -> Result<()> {
+    let sql = "DELETE FROM checkpoint WHERE run = ?1 AND fold <> ?2";
+    tx.run(sql, params![run.bytes(), but])?;
+    Ok(())
+}

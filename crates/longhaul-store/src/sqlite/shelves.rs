@@ -1,0 +1,143 @@
+//! The port of everything beside journal and queue, verb by verb.
+//!
+//! Never: more than handing a verb to the writer or the readers.
+
+use async_trait::async_trait;
+use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::id::{LaneKey, RunId, ThreadKey};
+use longhaul_core::message::Message;
+use longhaul_core::port::shelves::{
+    Account, Checkpoint, DueTimer, LaneRow, OutboxDue, Repairs, Shelves, Spend, SpendAsk, WorkerRow,
+};
+use longhaul_core::port::store::StoreError;
+use longhaul_core::raw::Hash;
+use longhaul_core::time::{Millis, Timestamp};
+
+use crate::sqlite::handle::SqliteStore;
+use crate::sqlite::work::Done;
+use crate::sqlite::{blob, budget, lane, renew, repair, shelf, steer, timer, usage};
+
+#[async_trait]
+impl Shelves for SqliteStore {
+    async fn due(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
+        self.must_drive("sweep timers")?;
+        self.look(move |tx| Ok(timer::due(tx, limit)?)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.look(|tx| Ok(timer::next_due(tx)?)).await
+    }
+
+    async fn repair(&self) -> Result<Repairs, StoreError> {
+        self.must_drive("repair")?;
+        if self.look(|tx| Ok(repair::is_clean(tx)?)).await? {
+            return Ok(Repairs::default());
+        }
+        self.write(repair::repair).await
+    }
+
+    async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        self.look(move |tx| Ok(blob::blob(tx, hash)?)).await
+    }
+
+    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        self.look(move |tx| Ok(blob::definition(tx, hash)?)).await
+    }
+
+    async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>, StoreError> {
+        let thread = thread.clone();
+        self.look(move |tx| Ok(shelf::thread(tx, &thread, limit)?))
+            .await
+    }
+
+    async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
+        let thread = thread.clone();
+        self.write(move |tx| Ok(Done::Quiet(shelf::clear_thread(tx, &thread)?)))
+            .await
+    }
+
+    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        self.look(move |tx| Ok(steer::steers(tx, run)?)).await
+    }
+
+    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+        self.look(move |tx| Ok(shelf::rules(tx, run)?)).await
+    }
+
+    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
+        self.look(move |tx| Ok(shelf::sandboxes(tx, run)?)).await
+    }
+
+    async fn account(&self, root: RunId) -> Result<Option<Account>, StoreError> {
+        self.look(move |tx| Ok(budget::account(tx, root)?)).await
+    }
+
+    async fn spend(&self, ask: SpendAsk) -> Result<Vec<Spend>, StoreError> {
+        self.look(move |tx| Ok(usage::spend(tx, ask)?)).await
+    }
+
+    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        let lane = lane.clone();
+        self.look(move |tx| Ok(lane::lane(tx, &lane)?)).await
+    }
+
+    async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError> {
+        self.look(move |tx| Ok(lane::lanes(tx, limit)?)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.look(|tx| Ok(renew::workers(tx)?)).await
+    }
+
+    async fn keep_late(&self, run: RunId, late: LateResult) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(Done::Kept(shelf::keep_late(tx, run, &late)?)))
+            .await
+    }
+
+    async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
+        self.look(move |tx| Ok(shelf::late(tx, run)?)).await
+    }
+
+    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError> {
+        self.look(move |tx| Ok(shelf::outbox(tx, limit)?)).await
+    }
+
+    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(Done::Quiet(shelf::settle_outbox(tx, id, again)?)))
+            .await
+    }
+
+    async fn block_bucket(&self, account: &str, span: Millis) -> Result<(), StoreError> {
+        let account = account.to_owned();
+        self.write(move |tx| Ok(Done::Quiet(shelf::block_bucket(tx, &account, span)?)))
+            .await
+    }
+
+    async fn bucket(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
+        let account = account.to_owned();
+        self.look(move |tx| Ok(shelf::bucket(tx, &account)?)).await
+    }
+
+    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(Done::Quiet(shelf::save_checkpoint(tx, run, &at)?)))
+            .await
+    }
+
+    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError> {
+        let kept = self.look(move |tx| Ok(shelf::checkpoint(tx, run)?)).await?;
+        match kept {
+            Some(kept) if kept.fold == fold => Ok(Some(kept)),
+            Some(_) => {
+                let fold = fold.to_owned();
+                self.write(move |tx| Ok(Done::Quiet(shelf::drop_checkpoint(tx, run, &fold)?)))
+                    .await?;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.clock.now())
+    }
+}

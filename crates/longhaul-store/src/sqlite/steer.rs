@@ -1,0 +1,60 @@
+//! Messages that wait for a run.
+//!
+//! Never: settles one twice.
+
+use longhaul_core::change::{STEERS_MAX, SteerMove, SteerRow, SteerStatus};
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::Refused;
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::{json, limit, to_json};
+use crate::sqlite::fault::Stop;
+use crate::sqlite::tx::Tx;
+
+/// One more message waits.
+pub(crate) fn queue(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), Stop> {
+    let queued = tx.run(
+        "INSERT INTO steer (run, steer, queued, data) SELECT ?1, ?2, ?3, ?4
+          WHERE (SELECT count(*) FROM steer WHERE run = ?1 AND queued = 1) < ?5",
+        params![
+            run.bytes(),
+            steer.steer.bytes(),
+            steer.status == SteerStatus::Queued,
+            to_json(steer)?,
+            limit(STEERS_MAX)
+        ],
+    )?;
+    if queued == 0 {
+        return Err(Stop::Refused(Refused::SteersFull));
+    }
+    Ok(())
+}
+
+/// A waiting message changes or is settled.
+pub(crate) fn settle(tx: &Tx<'_>, run: RunId, to: &SteerMove) -> Result<(), Stop> {
+    let waiting: Option<(i64, SteerRow)> = tx.one(
+        "SELECT id, data FROM steer WHERE run = ?1 AND queued = 1 AND steer = ?2
+          ORDER BY id LIMIT 1",
+        params![run.bytes(), to.steer.bytes()],
+        |row| Ok((row.get(0)?, json(row, 1)?)),
+    )?;
+    let Some((id, mut row)) = waiting else {
+        return Err(Stop::Refused(Refused::SteerSettled));
+    };
+    if let Some((text, delivery)) = &to.words {
+        row.text.clone_from(text);
+        row.delivery = *delivery;
+    }
+    row.status = to.status.clone();
+    tx.run(
+        "UPDATE steer SET queued = ?2, data = ?3 WHERE id = ?1",
+        params![id, row.status == SteerStatus::Queued, to_json(&row)?],
+    )?;
+    Ok(())
+}
+
+/// The messages for a run, in order of arrival.
+pub(crate) fn steers(tx: &Tx<'_>, run: RunId) -> Result<Vec<SteerRow>> {
+    let sql = "SELECT data FROM steer WHERE run = ?1 ORDER BY id";
+    tx.all(sql, params![run.bytes()], |row| json(row, 0))
+}
