@@ -1,0 +1,72 @@
+//! Short words for the tests of this crate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_core::port::store::StoreError;
+use longhaul_store::{Options, Role, SqliteStore, open};
+use longhaul_testkit::clock::SimClock;
+use longhaul_testkit::conformance::harness::Harness;
+use longhaul_testkit::conformance::store::kit::World;
+use tempfile::TempDir;
+
+/// How many rounds a race is run over a file: each costs a sync.
+const FILE_ROUNDS: usize = 200;
+
+/// A folder for one store, gone at the end, and the clock of that store.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) dir: TempDir,
+    pub(crate) clock: SimClock,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: SimClock::new(),
+        }
+    }
+
+    /// Where the database is.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.path().join("longhaul.db")
+    }
+
+    pub(crate) fn options(&self, role: Role) -> Options {
+        options(&self.file(), role, &self.clock)
+    }
+
+    pub(crate) fn open(&self, role: Role) -> Result<SqliteStore, StoreError> {
+        open(self.options(role))
+    }
+
+    pub(crate) fn drive(&self) -> SqliteStore {
+        self.open(Role::Driver).unwrap()
+    }
+
+    /// A world around this folder's store.
+    pub(crate) fn world(&self, store: SqliteStore) -> World {
+        World::new(Harness::new(store, self.clock.clone()))
+    }
+}
+
+/// The usual options for a file.
+pub(crate) fn options(file: &Path, role: Role, clock: &SimClock) -> Options {
+    let url = format!("sqlite:{}", file.display());
+    Options::new(url, role, Arc::new(clock.clone()))
+}
+
+/// A fresh store in a file, for the conformance suite.
+pub(crate) async fn in_file() -> Harness {
+    let folder = Folder::new();
+    let harness = Harness::new(folder.drive(), folder.clock.clone());
+    harness.rounds(FILE_ROUNDS).guarded_by(folder)
+}
+
+/// A fresh store in memory, for the conformance suite.
+pub(crate) async fn in_memory() -> Harness {
+    let clock = SimClock::new();
+    let options = Options::new("sqlite::memory:", Role::Driver, Arc::new(clock.clone()));
+    Harness::new(open(options).unwrap(), clock)
+}
