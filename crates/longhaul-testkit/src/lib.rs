@@ -8,3 +8,4 @@ pub mod clock;
 pub mod conformance;
 pub mod ids;
 pub mod mem_store;
+pub mod sim;

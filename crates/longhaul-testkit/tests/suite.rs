@@ -4,5 +4,6 @@
 mod suite {
     mod mem_store;
     mod scripts;
+    mod simulation;
     mod tidy;
 }

@@ -129,7 +129,11 @@ impl Drive {
     async fn catch_up(&mut self) -> Result<(), Fault> {
         loop {
             let after = self.run.as_ref().map_or(Seq::START, Run::seq);
-            let ask = ReadAsk { run: self.run_id, after, limit: 100 };
+            let ask = ReadAsk {
+                run: self.run_id,
+                after,
+                limit: 100,
+            };
             let page = self.ports.store.read(ask).await?;
             for entry in &page.entries {
                 match &mut self.run {
@@ -146,13 +150,19 @@ impl Drive {
 
     /// Asks the heart what must be done.
     fn look(&mut self) -> Result<Going, Fault> {
-        let Some(run) = &self.run else { return Ok(Going::Over) };
+        let Some(run) = &self.run else {
+            return Ok(Going::Over);
+        };
         self.stage = match next(run, self.moment.now) {
             Step::Perceive => Doing::Telling(Input::Perceived(Box::new(perceive(run)))),
             Step::AskModel(ask) | Step::Compact(ask) => {
                 longhaul_run::next::check_conversation(&ask.messages)?;
                 let (turn, attempt) = (ask.turn, ask.attempt);
-                self.ports.outside.ask(Asked { run: self.run_id, turn, attempt });
+                self.ports.outside.ask(Asked {
+                    run: self.run_id,
+                    turn,
+                    attempt,
+                });
                 Doing::Asking(ask)
             }
             Step::UseTools(todo) => Doing::Using(todo, Vec::new()),
@@ -167,11 +177,18 @@ impl Drive {
         let Some(run) = &self.run else { return };
         let input = if run.is_stopping() {
             let failure = Failure::new(FailureClass::Stopped, "stopped");
-            Input::ModelFailed { failure, active: Millis(3) }
+            Input::ModelFailed {
+                failure,
+                active: Millis(3),
+            }
         } else if run.is_interrupted() {
             Input::Interrupted {
                 text: "I was about to".into(),
-                usage: Usage { output_tokens: 4, estimated: true, ..Usage::default() },
+                usage: Usage {
+                    output_tokens: 4,
+                    estimated: true,
+                    ..Usage::default()
+                },
                 cost: Some(TARIFF.price.unwrap_or_default().of(Usage::default())),
                 active: Millis(3),
             }
@@ -179,10 +196,17 @@ impl Drive {
             Input::Compacted(Box::new(compact(ask)))
         } else {
             match Script::of(&run.task().input).reply(ask) {
-                Err(failure) => Input::ModelFailed { failure, active: Millis(4) },
+                Err(failure) => Input::ModelFailed {
+                    failure,
+                    active: Millis(4),
+                },
                 Ok(answered) => {
                     let calls = answered.reply.calls().map(appraise).collect();
-                    Input::Replied(Box::new(Replied { answered, calls, active: Millis(5) }))
+                    Input::Replied(Box::new(Replied {
+                        answered,
+                        calls,
+                        active: Millis(5),
+                    }))
                 }
             }
         };
@@ -203,12 +227,21 @@ impl Drive {
         let next = todo.remove(choose(todo.len()));
         if next.work == Work::Verify {
             let finding = self.ports.outside.verify(self.run_id, next.call);
-            self.stage = Doing::Telling(Input::Verified { call: next.call, finding });
+            self.stage = Doing::Telling(Input::Verified {
+                call: next.call,
+                finding,
+            });
             return;
         }
-        let stopping = self.run.as_ref().is_some_and(|run| run.is_stopping() || run.is_interrupted());
+        let stopping = self
+            .run
+            .as_ref()
+            .is_some_and(|run| run.is_stopping() || run.is_interrupted());
         let (end, output) = if stopping {
-            (ToolEnd::Interrupted, longhaul_core::event::tool::ToolOutput::text("stopped"))
+            (
+                ToolEnd::Interrupted,
+                longhaul_core::event::tool::ToolOutput::text("stopped"),
+            )
         } else {
             let deed = Deed {
                 run: self.run_id,
@@ -219,14 +252,22 @@ impl Drive {
             };
             (ToolEnd::Completed, self.ports.outside.act(deed))
         };
-        done.push(ToolDone { call: next.call, end, output, active: Millis(2), blob: None });
+        done.push(ToolDone {
+            call: next.call,
+            end,
+            output,
+            active: Millis(2),
+            blob: None,
+        });
         self.stage = Doing::Using(todo, done);
     }
 
     /// Decides an input and writes what follows; when the journal has moved on
     /// it is decided again, never produced again.
     async fn tell(&mut self, input: Input) -> Result<Going, Fault> {
-        let Some(run) = &self.run else { return Ok(Going::Over) };
+        let Some(run) = &self.run else {
+            return Ok(Going::Over);
+        };
         let Ok(batch) = decide(run, input.clone(), self.moment) else {
             // It no longer fits, such as a result that surfaced meanwhile.
             return Ok(Going::On);
@@ -234,8 +275,16 @@ impl Drive {
         if batch.is_empty() {
             return Ok(Going::On);
         }
-        let author = Author::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
-        let append = Append { run: self.run_id, author, batch };
+        let author = Author::Driver {
+            worker: self.worker,
+            epoch: self.epoch,
+            after: run.seq(),
+        };
+        let append = Append {
+            run: self.run_id,
+            author,
+            batch,
+        };
         match self.ports.store.append(append).await? {
             Appended::At { .. } => {
                 self.catch_up().await?;
@@ -263,20 +312,44 @@ impl Drive {
 
     /// A driver that has lost the run hands its real results in as an outsider.
     async fn hand_in(&self, input: Input) -> Result<(), Fault> {
-        let Input::ToolsDone(done) = input else { return Ok(()) };
-        for tool in done.into_iter().filter(|tool| tool.end == ToolEnd::Completed) {
+        let Input::ToolsDone(done) = input else {
+            return Ok(());
+        };
+        for tool in done
+            .into_iter()
+            .filter(|tool| tool.end == ToolEnd::Completed)
+        {
             let call = tool.call;
             let text = format!("{:?}", tool.output.content);
-            let surfaced = ToolSurfaced { call, is_error: false, output: tool.output };
-            let status = self.ports.store.row(self.run_id).await?.map(|row| row.status);
+            let surfaced = ToolSurfaced {
+                call,
+                is_error: false,
+                output: tool.output,
+            };
+            let status = self
+                .ports
+                .store
+                .row(self.run_id)
+                .await?
+                .map(|row| row.status);
             let Some(status) = status else { continue };
-            let view = View { run: self.run_id, status };
+            let view = View {
+                run: self.run_id,
+                status,
+            };
             let told = tell(&view, Word::Surface(surfaced), self.moment);
             let kept = match told {
                 Err(_) => Appended::RunEnded,
                 Ok(batch) => {
                     let author = Author::Outsider;
-                    self.ports.store.append(Append { run: self.run_id, author, batch }).await?
+                    self.ports
+                        .store
+                        .append(Append {
+                            run: self.run_id,
+                            author,
+                            batch,
+                        })
+                        .await?
                 }
             };
             if kept == Appended::RunEnded {
@@ -292,7 +365,9 @@ fn perceive(run: &Run) -> Perceived {
     Perceived {
         system: Body::inline("You are simulated."),
         tools: Body::inline("[]"),
-        opening: vec![Message::User(vec![Part::Text(run.task().input.as_str().into())])],
+        opening: vec![Message::User(vec![Part::Text(
+            run.task().input.as_str().into(),
+        )])],
         model: "scripted/sim".into(),
         tariff: TARIFF,
         blobs: Vec::new(),
@@ -303,7 +378,11 @@ fn compact(ask: &Ask) -> Compacted {
     Compacted {
         replaced: ask.messages.len(),
         summary: vec![Message::user("A summary.")],
-        usage: Usage { input_tokens: 50, output_tokens: 5, ..Usage::default() },
+        usage: Usage {
+            input_tokens: 50,
+            output_tokens: 5,
+            ..Usage::default()
+        },
         cost: None,
         model: "scripted/sim".into(),
         active: Millis(5),

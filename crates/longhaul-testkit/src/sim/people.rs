@@ -19,11 +19,20 @@ use crate::sim::driver::Ports;
 /// Says a word to a run.
 pub async fn say(ports: &Ports, run: RunId, word: Word) -> Result<Option<Appended>, Fault> {
     let now = ports.shelves.now().await?;
-    let Some(row) = ports.store.row(run).await? else { return Ok(None) };
-    let view = View { run, status: row.status };
-    let Ok(batch) = tell(&view, word, Moment::at(now)) else { return Ok(None) };
+    let Some(row) = ports.store.row(run).await? else {
+        return Ok(None);
+    };
+    let view = View {
+        run,
+        status: row.status,
+    };
+    let Ok(batch) = tell(&view, word, Moment::at(now)) else {
+        return Ok(None);
+    };
     let author = Author::Outsider;
-    Ok(Some(ports.store.append(Append { run, author, batch }).await?))
+    Ok(Some(
+        ports.store.append(Append { run, author, batch }).await?,
+    ))
 }
 
 /// Tells every timer that is due; whether there was one.
@@ -33,27 +42,48 @@ pub async fn sweep(ports: &Ports) -> Result<bool, Fault> {
         if matches!(timer.what, TimerKind::ChildEnded(_)) {
             return Err("the simulation has no children".into());
         }
-        let view = View { run: timer.run, status: Status::Running };
+        let view = View {
+            run: timer.run,
+            status: Status::Running,
+        };
         let now = ports.shelves.now().await?;
         let Ok(batch) = tell(&view, Word::Timer(Box::new(timer.clone())), Moment::at(now)) else {
             continue;
         };
         let author = Author::Outsider;
-        ports.store.append(Append { run: timer.run, author, batch }).await?;
+        ports
+            .store
+            .append(Append {
+                run: timer.run,
+                author,
+                batch,
+            })
+            .await?;
     }
     Ok(!due.is_empty())
 }
 
 /// The open gates.
 pub async fn open_gates(ports: &Ports) -> Result<Vec<GateRow>, Fault> {
-    let ask = GatesAsk { status: Some(GateStatus::Open), limit: 1_000, ..GatesAsk::default() };
+    let ask = GatesAsk {
+        status: Some(GateStatus::Open),
+        limit: 1_000,
+        ..GatesAsk::default()
+    };
     Ok(ports.store.gates(ask).await?)
 }
 
 /// The runs that have not ended.
 pub async fn open_runs(ports: &Ports) -> Result<Vec<RunRow>, Fault> {
-    let open = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
-    let ask = RowsAsk { statuses: open, limit: 10_000, ..RowsAsk::default() };
+    let open = Status::ALL
+        .into_iter()
+        .filter(|status| !status.is_terminal())
+        .collect();
+    let ask = RowsAsk {
+        statuses: open,
+        limit: 10_000,
+        ..RowsAsk::default()
+    };
     Ok(ports.store.rows(ask).await?)
 }
 
@@ -77,7 +107,15 @@ pub async fn answer(ports: &Ports, gate: &GateRow, way: usize) -> Result<Option<
         digest: gate.spec.digest,
         decision,
     };
-    say(ports, gate.run, Word::Answer { gate: Box::new(gate.clone()), answer }).await
+    say(
+        ports,
+        gate.run,
+        Word::Answer {
+            gate: Box::new(gate.clone()),
+            answer,
+        },
+    )
+    .await
 }
 
 /// Writes to a run.
@@ -89,16 +127,30 @@ pub async fn steer(ports: &Ports, run: RunId, steer: SteerId, way: usize) -> Res
         _ => Delivery::FollowUp,
     };
     let text = "please hurry".to_owned();
-    let word = Word::Steer { steer, text, delivery, by: "anna".into() };
-    Ok(matches!(say(ports, run, word).await?, Some(Appended::At { .. })))
+    let word = Word::Steer {
+        steer,
+        text,
+        delivery,
+        by: "anna".into(),
+    };
+    Ok(matches!(
+        say(ports, run, word).await?,
+        Some(Appended::At { .. })
+    ))
 }
 
 /// Cancels a run as a caller would: as an outsider, and if nobody drives it, by
 /// closing it.
 pub async fn cancel(ports: &Ports, run: RunId) -> Result<(), Fault> {
-    let input = Input::Close { by: "anna".into(), reason: "enough".into() };
+    let input = Input::Close {
+        by: "anna".into(),
+        reason: "enough".into(),
+    };
     if !close(ports, run, input).await? {
-        let word = Word::Cancel { by: "anna".into(), reason: "enough".into() };
+        let word = Word::Cancel {
+            by: "anna".into(),
+            reason: "enough".into(),
+        };
         say(ports, run, word).await?;
     }
     Ok(())
@@ -114,10 +166,16 @@ pub async fn pause(ports: &Ports, run: RunId) -> Result<(), Fault> {
 
 /// Decides for a run that nobody drives; whether it was so.
 async fn close(ports: &Ports, run: RunId, input: Input) -> Result<bool, Fault> {
-    let Some(folded) = fold(ports, run).await? else { return Ok(true) };
+    let Some(folded) = fold(ports, run).await? else {
+        return Ok(true);
+    };
     let now = ports.shelves.now().await?;
-    let Ok(batch) = decide(&folded, input, Moment::at(now)) else { return Ok(false) };
-    let author = Author::Closer { after: folded.seq() };
+    let Ok(batch) = decide(&folded, input, Moment::at(now)) else {
+        return Ok(false);
+    };
+    let author = Author::Closer {
+        after: folded.seq(),
+    };
     let appended = ports.store.append(Append { run, author, batch }).await?;
     Ok(matches!(appended, Appended::At { .. } | Appended::RunEnded))
 }
@@ -130,7 +188,15 @@ pub async fn resume(ports: &Ports, run: RunId) -> Result<(), Fault> {
         turns: Some(1_000),
         active: None,
     };
-    say(ports, run, Word::Resume { by: "anna".into(), raise: Some(raise) }).await?;
+    say(
+        ports,
+        run,
+        Word::Resume {
+            by: "anna".into(),
+            raise: Some(raise),
+        },
+    )
+    .await?;
     Ok(())
 }
 
@@ -139,7 +205,14 @@ pub async fn fold(ports: &Ports, run: RunId) -> Result<Option<Run>, Fault> {
     let mut folded: Option<Run> = None;
     loop {
         let after = folded.as_ref().map_or(Seq::START, Run::seq);
-        let page = ports.store.read(ReadAsk { run, after, limit: 500 }).await?;
+        let page = ports
+            .store
+            .read(ReadAsk {
+                run,
+                after,
+                limit: 500,
+            })
+            .await?;
         for entry in &page.entries {
             match &mut folded {
                 None => folded = Some(Run::begin(entry)?),

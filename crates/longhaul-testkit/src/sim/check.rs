@@ -1,0 +1,42 @@
+//! The invariants, read from the journals and the world outside alone.
+//!
+//! Never: asks the store or the heart what should be. A checker that shares
+//! code with what it checks finds nothing.
+
+mod calls;
+mod lanes;
+mod money;
+mod order;
+
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::RunId;
+
+use crate::sim::Fault;
+use crate::sim::outside::{Asked, Deed};
+
+/// What is left of a history.
+#[derive(Debug)]
+pub struct Seen {
+    /// Every journal.
+    pub journals: Vec<(RunId, Vec<Entry>)>,
+    /// Everything that was done to the world.
+    pub deeds: Vec<Deed>,
+    /// Every question to the model.
+    pub asked: Vec<Asked>,
+}
+
+/// Checks everything; the first violation is told.
+pub fn check(seen: &Seen) -> Result<(), Fault> {
+    for (run, entries) in &seen.journals {
+        order::check(entries).map_err(|what| named(*run, &what))?;
+        calls::check(entries, &seen.deeds).map_err(|what| named(*run, &what))?;
+        money::check(entries).map_err(|what| named(*run, &what))?;
+    }
+    calls::asked_once(&seen.asked)?;
+    lanes::check(&seen.journals)?;
+    Ok(())
+}
+
+fn named(run: RunId, what: &str) -> String {
+    format!("{run}: {what}")
+}

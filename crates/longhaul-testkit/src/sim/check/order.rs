@@ -1,0 +1,122 @@
+//! I1 sequences without gap, I2 epochs never fall, I3 one worker per epoch,
+//! I5 a gate ends once, I7 nothing after the end; and no message is lost.
+//!
+//! Never: uses the fold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{GateId, SteerId};
+
+pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
+    sequence(entries)?;
+    epochs(entries)?;
+    gates(entries)?;
+    steers(entries)?;
+    ending(entries)
+}
+
+fn sequence(entries: &[Entry]) -> Result<(), String> {
+    for (place, entry) in entries.iter().enumerate() {
+        if entry.seq.0 != place as u64 + 1 {
+            return Err(format!("I1: place {} holds event {}", place + 1, entry.seq));
+        }
+    }
+    Ok(())
+}
+
+fn epochs(entries: &[Entry]) -> Result<(), String> {
+    let mut highest = 0;
+    let mut workers = BTreeMap::new();
+    for entry in entries {
+        if entry.epoch.0 < highest {
+            return Err(format!(
+                "I2: epoch {} after {highest} at event {}",
+                entry.epoch, entry.seq
+            ));
+        }
+        highest = entry.epoch.0;
+        if let Event::RunClaimed(claimed) = &entry.event
+            && workers.insert(claimed.epoch, claimed.worker).is_some()
+        {
+            return Err(format!("I3: epoch {} was claimed twice", claimed.epoch));
+        }
+    }
+    Ok(())
+}
+
+fn gates(entries: &[Entry]) -> Result<(), String> {
+    let mut open: BTreeSet<GateId> = BTreeSet::new();
+    for entry in entries {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only gates are looked at")]
+        let ended = match &entry.event {
+            Event::GateRaised(data) => {
+                open.insert(data.gate.id);
+                continue;
+            }
+            Event::GateAnswered(data) => data.gate,
+            Event::GateExpired(data) => data.gate,
+            Event::GateWithdrawn(data) => data.gate,
+            _ => continue,
+        };
+        if !open.remove(&ended) {
+            return Err(format!(
+                "I5: {ended} ended twice, the second time at event {}",
+                entry.seq
+            ));
+        }
+    }
+    match open.first() {
+        None => Ok(()),
+        Some(gate) => Err(format!("I5: {gate} never ended")),
+    }
+}
+
+fn steers(entries: &[Entry]) -> Result<(), String> {
+    let mut open: BTreeSet<SteerId> = BTreeSet::new();
+    for entry in entries {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "only messages are looked at"
+        )]
+        let settled = match &entry.event {
+            Event::SteerQueued(data) => {
+                open.insert(data.steer);
+                continue;
+            }
+            Event::SteerDelivered(data) => data.steer,
+            Event::SteerDropped(data) => data.steer,
+            Event::SteerWithdrawn(data) => data.steer,
+            _ => continue,
+        };
+        if !open.remove(&settled) {
+            return Err(format!(
+                "{settled} was settled twice, at event {}",
+                entry.seq
+            ));
+        }
+    }
+    match open.first() {
+        None => Ok(()),
+        Some(steer) => Err(format!(
+            "{steer} was acknowledged and never read or dropped"
+        )),
+    }
+}
+
+fn ending(entries: &[Entry]) -> Result<(), String> {
+    let end = entries.iter().position(|entry| entry.event.is_terminal());
+    match end {
+        None => Err("the run never ended".into()),
+        Some(end) if end + 1 < entries.len() => {
+            let after = &entries[end + 1];
+            Err(format!(
+                "I7: `{}` stands after the end, at {}",
+                after.event.kind(),
+                after.seq
+            ))
+        }
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,214 @@
+//! One seed, one history: who does what next is drawn from it, and nothing else.
+//!
+//! Never: two histories from one seed. A seed that fails is a test case.
+
+use std::sync::Arc;
+
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::{OpenAsk, Opened};
+use longhaul_core::time::Millis;
+
+use crate::clock::SimClock;
+use crate::ids::Ids;
+use crate::mem_store::{Broken, MemStore};
+use crate::sim::Fault;
+use crate::sim::check::{Seen, check};
+use crate::sim::driver::Ports;
+use crate::sim::outside::Outside;
+use crate::sim::shepherd::Crew;
+use crate::sim::{people, scenario};
+
+/// Numbers that follow from a seed, on every machine and for ever.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The dice of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn draw(&mut self) -> u64 {
+        // SplitMix64: small, well spread, and no crate can change it under us.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`; 0 when there is none.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.draw() % bound.max(1) as u64) as usize
+    }
+
+    /// Once in so many draws.
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+}
+
+/// What one history came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lived {
+    /// Runs that ended.
+    pub runs: usize,
+    /// Events in their journals.
+    pub events: usize,
+    /// Workers that died.
+    pub crashes: usize,
+}
+
+/// So many things happen before there is peace.
+const TICKS: usize = 700;
+const WORKERS: usize = 3;
+const RUNS_MAX: usize = 8;
+
+/// Lives through one seed over a store in memory, and checks every invariant at
+/// the end. A `broken` store must be caught by some seed.
+pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
+    let clock = SimClock::new();
+    let store = Arc::new(match broken {
+        None => MemStore::new(clock.clone()),
+        Some(broken) => MemStore::broken(clock.clone(), broken),
+    });
+    let outside = Outside::default();
+    let ports = Ports {
+        store: store.clone(),
+        shelves: store.clone(),
+        outside: outside.clone(),
+    };
+    let ids = Ids::new(seed as u32);
+    let mut fate = Fate {
+        dice: Dice::new(seed),
+        crew: Crew::new(ports, clock, ids.clone(), scenario::inbox()?),
+        ids,
+        opened: Vec::new(),
+        crashes: 0,
+    };
+    for _ in 0..WORKERS {
+        fate.crew.hire().await?;
+    }
+    for _ in 0..TICKS {
+        fate.tick().await?;
+    }
+    fate.crew.bring_home().await?;
+    let repairs = fate.crew.ports.shelves.repair().await?;
+    if !repairs.is_clean() {
+        return Err(format!("rows crossed each other: {repairs:?}").into());
+    }
+    let seen = Seen {
+        journals: store.journals()?,
+        deeds: outside.deeds(),
+        asked: outside.asked(),
+    };
+    check(&seen)?;
+    let events = seen.journals.iter().map(|(_, entries)| entries.len()).sum();
+    if seen.journals.len() != fate.opened.len() {
+        return Err("an acknowledged run is missing".into());
+    }
+    Ok(Lived {
+        runs: seen.journals.len(),
+        events,
+        crashes: fate.crashes,
+    })
+}
+
+struct Fate {
+    dice: Dice,
+    crew: Crew,
+    ids: Ids,
+    opened: Vec<RunId>,
+    crashes: usize,
+}
+
+impl Fate {
+    /// One thing happens. Time always moves, so that facts of two ticks never
+    /// bear the same time.
+    async fn tick(&mut self) -> Result<(), Fault> {
+        self.crew.clock.advance(Millis(1));
+        let place = self.dice.below(self.crew.len());
+        match self.dice.below(1_000) {
+            0..650 => {
+                let mut dice = self.dice.clone();
+                self.crew
+                    .step(place, &mut |bound| dice.below(bound))
+                    .await?;
+                self.dice = dice;
+            }
+            650..750 => self.crew.beat_all().await?,
+            750..800 => self.submit().await?,
+            800..850 => {
+                people::sweep(&self.crew.ports).await?;
+            }
+            850..880 => {
+                self.crew
+                    .clock
+                    .advance(Millis(self.dice.below(4_000) as u64));
+            }
+            880..890 => {
+                self.crew
+                    .clock
+                    .advance(Millis::from_secs(10 + self.dice.below(100) as u64));
+            }
+            890..905 => {
+                self.crashes += 1;
+                self.crew.crash(place).await?;
+            }
+            905..915 => {
+                let span = Millis::from_secs(5 + self.dice.below(30) as u64);
+                self.crew.stall(place, span);
+            }
+            _ => self.somebody_says_something().await?,
+        }
+        Ok(())
+    }
+
+    async fn submit(&mut self) -> Result<(), Fault> {
+        if self.opened.len() >= RUNS_MAX {
+            return Ok(());
+        }
+        let id = self.ids.run();
+        let task = scenario::random(&mut self.dice, id)?;
+        let run = longhaul_run::submit::submit(id, task)?;
+        let ask = OpenAsk {
+            runs: vec![run],
+            blobs: Vec::new(),
+            idempotency: None,
+        };
+        if matches!(self.crew.ports.store.open(ask).await?, Opened::New(_)) {
+            self.opened.push(id);
+        }
+        Ok(())
+    }
+
+    async fn somebody_says_something(&mut self) -> Result<(), Fault> {
+        let ports = self.crew.ports.clone();
+        let way = self.dice.below(24);
+        let gates = people::open_gates(&ports).await?;
+        if !gates.is_empty() && self.dice.one_in(2) {
+            let gate = self.dice.pick(&gates);
+            people::answer(&ports, gate, way).await?;
+            return Ok(());
+        }
+        if self.opened.is_empty() {
+            return Ok(());
+        }
+        let run = *self.dice.pick(&self.opened);
+        match self.dice.below(20) {
+            0 => people::cancel(&ports, run).await?,
+            1 | 2 => people::pause(&ports, run).await?,
+            3..7 => people::resume(&ports, run).await?,
+            7..14 => {
+                people::steer(&ports, run, self.ids.steer(), way).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Recorded journals: one event a line, as exports and streams have them.
+//!
+//! Never: rewrites what an older build recorded.
+
+use std::path::Path;
+
+use longhaul_core::event::entry::{Entry, Envelope};
+
+use crate::sim::Fault;
+
+/// A journal as text, one event a line.
+pub fn to_lines(entries: &[Entry]) -> Result<String, Fault> {
+    let mut text = String::new();
+    for entry in entries {
+        text.push_str(&serde_json::to_string(&entry.to_envelope()?)?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// The journal that a text holds.
+pub fn from_lines(text: &str) -> Result<Vec<Entry>, Fault> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| {
+            let envelope: Envelope = serde_json::from_str(line)?;
+            Ok(Entry::try_from(&envelope)?)
+        })
+        .collect()
+}
+
+/// Every recorded journal under a folder, by name.
+pub fn load(folder: &Path) -> Result<Vec<(String, Vec<Entry>)>, Fault> {
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(folder)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|end| end == "jsonl") {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            found.push((name, from_lines(&std::fs::read_to_string(&path)?)?));
+        }
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(found)
+}

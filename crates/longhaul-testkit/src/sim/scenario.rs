@@ -1,0 +1,232 @@
+//! Tasks for simulated runs: named ones that tests kill and record, and ones
+//! that a seed makes.
+//!
+//! Never: knows how a run will go.
+
+use longhaul_core::id::{AgentName, BadId, InboxName, LaneKey, RunId};
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::effect::InDoubt;
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, ResultGate, Verdict};
+use longhaul_core::policy::{LaneOnPark, Policy};
+use longhaul_core::raw::RawJson;
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Micros;
+
+use crate::sim::fates::Dice;
+use crate::sim::script::Script;
+
+/// A named task.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Its name, also that of its recorded journal.
+    pub name: &'static str,
+    /// What the agent says.
+    pub script: Script,
+    /// What binds it.
+    pub policy: Policy,
+}
+
+/// The inbox of all simulated runs.
+pub fn inbox() -> Result<InboxName, BadId> {
+    InboxName::new("default")
+}
+
+/// The task of a script under a policy.
+pub fn task(run: RunId, script: &Script, policy: Policy) -> Result<TaskSpec, BadId> {
+    let agent = AgentName::new("simulated")?;
+    let mut task = TaskSpec::new(run, agent, RawJson::of(script), inbox()?);
+    task.policy = policy;
+    task.submitter = Some("sim".into());
+    Ok(task)
+}
+
+/// Asks before every call of this tool.
+fn ask_before(tool: &str) -> GateRule {
+    GateRule {
+        tool: tool.into(),
+        subject: None,
+        verdict: Verdict::Ask(format!("May it use {tool}?")),
+        always: false,
+        timeout: Some(Millis::from_secs(3_600)),
+        on_timeout: OnTimeout::Reject,
+        in_doubt: None,
+        approvers: Approvers::default(),
+        remind: None,
+    }
+}
+
+fn script(turns: &[&[&str]], text: &str) -> Script {
+    let turns = turns
+        .iter()
+        .map(|turn| turn.iter().map(|tool| (*tool).to_owned()).collect());
+    Script {
+        turns: turns.collect(),
+        text: text.into(),
+        ..Script::default()
+    }
+}
+
+/// The scenarios that are killed at every append and recorded.
+pub fn named() -> Vec<Scenario> {
+    let plain = Policy::default;
+    let guarded = || Policy {
+        rules: vec![ask_before("careful")],
+        ..Policy::default()
+    };
+    let told = || Policy {
+        in_doubt: Some(InDoubt::Tell),
+        ..Policy::default()
+    };
+    let scenario = |name, script, policy| Scenario {
+        name,
+        script,
+        policy,
+    };
+    let mut all = vec![
+        scenario("one_word", script(&[], "hello"), plain()),
+        scenario(
+            "pure_and_keyed",
+            script(&[&["look", "put", "look"], &["put"]], "kept"),
+            plain(),
+        ),
+        scenario(
+            "once_in_order",
+            script(&[&["send", "look", "send"]], "sent"),
+            plain(),
+        ),
+        scenario(
+            "once_told",
+            script(&[&["send"], &["send", "put"]], "sent"),
+            told(),
+        ),
+        scenario(
+            "verified",
+            script(&[&["probe", "put"], &["probe"]], "probed"),
+            plain(),
+        ),
+        scenario(
+            "approval",
+            script(&[&["look", "careful", "put"]], "allowed"),
+            guarded(),
+        ),
+        scenario(
+            "question",
+            script(&[&["ask_human"], &["look"]], "went left"),
+            plain(),
+        ),
+        scenario("blocked", script(&[&["report_blocked"]], "helped"), plain()),
+        scenario("wait", script(&[&["wait", "look"]], "waited"), plain()),
+        scenario(
+            "progress_and_finish",
+            script(&[&["report_progress"], &["finish"]], ""),
+            plain(),
+        ),
+        scenario(
+            "unknown_tool",
+            script(&[&["nonsense", "look"]], "sorry"),
+            plain(),
+        ),
+    ];
+    let mut flaky = script(&[&["look"]], "at last");
+    flaky.fails = [(1, 2), (2, 1)].into();
+    all.push(scenario("flaky_model", flaky, plain()));
+    let result_gate = ResultGate {
+        ask: "Is it good?".into(),
+        timeout: Millis::from_secs(86_400),
+        on_timeout: OnTimeout::Approve,
+    };
+    let judged = Policy {
+        result_gate: Some(result_gate),
+        ..Policy::default()
+    };
+    all.push(scenario(
+        "result_gate",
+        script(&[&["put"]], "a plan"),
+        judged,
+    ));
+    let open = Policy {
+        keep_open: Some(Millis::from_secs(60)),
+        ..Policy::default()
+    };
+    all.push(scenario(
+        "kept_open",
+        script(&[&["look"]], "anything else?"),
+        open,
+    ));
+    let poor = Budget {
+        micros: Some(Micros(45_000)),
+        ..Budget::default()
+    };
+    let poor = Policy {
+        budget: poor,
+        ..Policy::default()
+    };
+    all.push(scenario(
+        "out_of_money",
+        script(&[&["look"], &["put"]], "paid"),
+        poor,
+    ));
+    all
+}
+
+/// The task that fate gives a run.
+pub fn random(dice: &mut Dice, run: RunId) -> Result<TaskSpec, BadId> {
+    const TOOLS: [&str; 12] = [
+        "look",
+        "look",
+        "put",
+        "send",
+        "send",
+        "probe",
+        "tell",
+        "careful",
+        "ask_human",
+        "wait",
+        "report_progress",
+        "nonsense",
+    ];
+    let turns = (0..dice.below(5)).map(|_| {
+        let calls = (0..=dice.below(3)).map(|_| dice.pick(&TOOLS).to_string());
+        calls.collect()
+    });
+    let mut script = Script {
+        turns: turns.collect(),
+        text: "end".into(),
+        ..Script::default()
+    };
+    if dice.one_in(4) {
+        script.fails = [(1 + dice.below(3) as u32, 1 + dice.below(3) as u32)].into();
+    }
+    let mut task = task(run, &script, random_policy(dice))?;
+    if dice.one_in(2) {
+        task.lane = Some(LaneKey::new(format!("lane {}", dice.below(2)))?);
+    }
+    task.priority = dice.below(3) as i32;
+    Ok(task)
+}
+
+fn random_policy(dice: &mut Dice) -> Policy {
+    let mut policy = Policy {
+        rules: vec![ask_before("careful")],
+        ..Policy::default()
+    };
+    policy.in_doubt = *dice.pick(&[None, None, Some(InDoubt::Tell), Some(InDoubt::Fail)]);
+    if dice.one_in(4) {
+        policy.budget.micros = Some(Micros(25_000 + 5_000 * dice.below(20) as u64));
+    }
+    if dice.one_in(6) {
+        policy.result_gate = Some(ResultGate {
+            ask: "Is it good?".into(),
+            timeout: Millis::from_secs(3_600),
+            on_timeout: *dice.pick(&[OnTimeout::Approve, OnTimeout::Reject, OnTimeout::Pause]),
+        });
+    }
+    if dice.one_in(8) {
+        policy.keep_open = Some(Millis::from_secs(30));
+    }
+    if dice.one_in(8) {
+        policy.lane_on_park = LaneOnPark::Release;
+    }
+    policy
+}

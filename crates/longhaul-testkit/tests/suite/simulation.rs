@@ -1,0 +1,70 @@
+//! Thousands of histories over the store in memory, and the proof that the
+//! checker would see a broken fence, park or lane.
+//!
+//! Never: a lucky seed. A seed that fails prints the command that repeats it.
+
+use futures_util::FutureExt as _;
+use longhaul_testkit::mem_store::Broken;
+use longhaul_testkit::sim::Fault;
+use longhaul_testkit::sim::fates::{Lived, live};
+
+/// So many seeds unless `LONGHAUL_SEEDS` says otherwise.
+const SEEDS: u64 = 2_000;
+
+/// A store in memory never waits, so a whole history is one poll.
+fn lived(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
+    live(seed, broken)
+        .now_or_never()
+        .expect("the store in memory never waits")
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not `{text}`"))
+    })
+}
+
+#[test]
+fn every_history_keeps_every_promise() {
+    let one = from_env("LONGHAUL_SEED");
+    let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
+    let (from, to) = one.map_or((0, seeds), |seed| (seed, seed + 1));
+    let mut sum = Lived::default();
+    for seed in from..to {
+        match lived(seed, None) {
+            Ok(lived) => {
+                sum.runs += lived.runs;
+                sum.events += lived.events;
+                sum.crashes += lived.crashes;
+            }
+            Err(fault) => panic!(
+                "seed {seed}: {fault}\nrepeat it with: LONGHAUL_SEED={seed} cargo test \
+                 -p longhaul-testkit --test suite simulation::every_history"
+            ),
+        }
+    }
+    assert!(sum.runs > 0 && sum.events > 0);
+    println!("{} seeds: {sum:?}", to - from);
+}
+
+/// How many of the first seeds it takes to see that the store is broken.
+fn caught_at(broken: Broken) -> u64 {
+    let caught = (0..500).find(|seed| lived(*seed, Some(broken)).is_err());
+    caught.unwrap_or_else(|| panic!("{broken:?} was never seen"))
+}
+
+#[test]
+fn a_broken_fence_is_seen() {
+    caught_at(Broken::Fence);
+}
+
+#[test]
+fn a_broken_park_is_seen() {
+    caught_at(Broken::Park);
+}
+
+#[test]
+fn a_broken_lane_is_seen() {
+    caught_at(Broken::LanePromotion);
+}
