@@ -2,7 +2,7 @@
 //!
 //! Never: reads a clock of its own, or acknowledges what is not on the disk.
 
-mod append;
+pub(crate) mod append;
 mod blob;
 mod boot;
 mod budget;
@@ -10,12 +10,12 @@ mod change;
 mod claim;
 mod column;
 pub(crate) mod connect;
-mod fault;
+pub(crate) mod fault;
 mod filter;
 mod gate;
 mod handle;
 mod head;
-mod journal;
+pub(crate) mod journal;
 mod lane;
 mod lock;
 mod new_run;

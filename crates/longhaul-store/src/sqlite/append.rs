@@ -16,6 +16,10 @@ use crate::sqlite::journal::{Fact, Tail, facts, stands, write};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::work::Done;
 
+/// A driver's condition and its effect, in one statement: what the fence is.
+pub(crate) const DRIVE: &str = "UPDATE run_head SET last = last + ?1, format = max(format, ?2)
+      WHERE run = ?3 AND state = 1 AND epoch = ?4 AND worker = ?5 AND last = ?6";
+
 /// A growth of a journal, ready for the writer.
 #[derive(Debug)]
 pub(crate) struct Growth {
@@ -98,8 +102,7 @@ fn as_driver(tx: &Tx<'_>, growth: &Growth, worker: WorkerId, mark: Mark) -> Reac
     let Mark { epoch, after } = mark;
     let run = growth.run;
     let moved = tx.run(
-        "UPDATE run_head SET last = last + ?1, format = max(format, ?2)
-          WHERE run = ?3 AND state = 1 AND epoch = ?4 AND worker = ?5 AND last = ?6",
+        DRIVE,
         params![
             int(growth.count()),
             growth.batch.format(),

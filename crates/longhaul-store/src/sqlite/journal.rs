@@ -18,6 +18,10 @@ use crate::sqlite::tx::Tx;
 /// A body longer than this stands in a blob.
 pub(crate) const BODY_BYTES_MAX: usize = 8_192;
 
+/// One line more.
+pub(crate) const INSERT: &str = "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
 /// A fact as its row holds it: made before the writer sees it, so that the one
 /// thread that writes never waits for JSON or a hash.
 #[derive(Debug)]
@@ -78,8 +82,7 @@ pub(crate) fn write(tx: &Tx<'_>, tail: Tail, facts: &[Fact]) -> rusqlite::Result
             }
         };
         tx.run(
-            "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            INSERT,
             params![
                 tail.run.bytes(),
                 int(seq.0),

@@ -3,7 +3,6 @@
 //! Never: lingers for more to come, or goes on after a commit of which nothing
 //! is known. Groups grow by themselves while a commit runs.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -26,6 +25,8 @@ const GROUP_MAX: usize = 256;
 const GROUP_SPAN_MAX: Millis = Millis(2);
 /// So many commands may wait; whoever comes then waits to wait.
 const WAITING_MAX: usize = 1_024;
+
+type Inbox = mpsc::Receiver<Box<dyn Work>>;
 
 /// Everything the writer owns.
 pub(crate) struct Writer {
@@ -71,24 +72,13 @@ impl Writer {
         })
     }
 
-    fn write(mut self, mut inbox: mpsc::Receiver<Box<dyn Work>>) {
-        let mut taken = Vec::with_capacity(GROUP_MAX);
-        let mut waiting: VecDeque<Box<dyn Work>> = VecDeque::with_capacity(GROUP_MAX);
+    fn write(mut self, mut inbox: Inbox) {
         let mut closed: Option<Lost> = None;
-        loop {
-            if waiting.is_empty() && inbox.blocking_recv_many(&mut taken, GROUP_MAX) == 0 {
-                break;
-            }
-            waiting.extend(taken.drain(..));
-            while waiting.len() < GROUP_MAX
-                && let Ok(more) = inbox.try_recv()
-            {
-                waiting.push_back(more);
-            }
+        while let Some(first) = inbox.blocking_recv() {
             if let Some(lost) = &closed {
-                answer(waiting.drain(..), Some(lost), &self.at);
+                answer([first], Some(lost), &self.at);
             } else {
-                closed = self.group(&mut waiting);
+                closed = self.group(first, &mut inbox);
             }
         }
         if let Some(lock) = self.lock.take() {
@@ -98,16 +88,23 @@ impl Writer {
         }
     }
 
-    /// One commit. Gives back the reason if the store can't go on.
-    fn group(&mut self, waiting: &mut VecDeque<Box<dyn Work>>) -> Option<Lost> {
+    /// One commit: the first command, and what comes in while it is being done.
+    /// Gives back the reason if the store can't go on.
+    fn group(&mut self, first: Box<dyn Work>, inbox: &mut Inbox) -> Option<Lost> {
+        let mut ran = Vec::with_capacity(GROUP_MAX);
         if let Err(error) = self.say("BEGIN IMMEDIATE") {
-            answer(waiting.drain(..), Some(&Lost::by(&error)), &self.at);
+            // Whoever waits behind would only wait as long again.
+            ran.push(first);
+            while let Ok(more) = inbox.try_recv() {
+                ran.push(more);
+            }
+            answer(ran, Some(&Lost::by(&error)), &self.at);
             return None;
         }
         let begun = self.clock.now();
-        let mut ran = Vec::with_capacity(waiting.len());
         let mut is_news = false;
-        while let Some(mut work) = waiting.pop_front() {
+        let mut next = Some(first);
+        while let Some(mut work) = next {
             let told = self.one(work.as_mut());
             ran.push(work);
             match told {
@@ -118,9 +115,8 @@ impl Writer {
                     return None;
                 }
             }
-            if self.clock.now().since(begun) >= GROUP_SPAN_MAX {
-                break;
-            }
+            let is_full = ran.len() >= GROUP_MAX || self.clock.now().since(begun) >= GROUP_SPAN_MAX;
+            next = if is_full { None } else { inbox.try_recv().ok() };
         }
         match self.commit() {
             Ok(()) => {
