@@ -9,6 +9,7 @@ pub mod driver;
 pub mod fates;
 pub mod journals;
 pub mod kill;
+pub mod lone;
 pub mod outside;
 pub mod people;
 pub mod scenario;

@@ -25,6 +25,30 @@ pub struct Seen {
     pub asked: Vec<Asked>,
 }
 
+impl Seen {
+    /// Every event of every run in the order of time, for whoever must find out
+    /// what happened.
+    pub fn timeline(&self) -> String {
+        let mut all: Vec<&Entry> = self
+            .journals
+            .iter()
+            .flat_map(|(_, entries)| entries)
+            .collect();
+        all.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
+        let line = |entry: &&Entry| {
+            let Entry {
+                run,
+                seq,
+                at,
+                epoch,
+                event,
+            } = entry;
+            format!("{at} {run} {seq} e{epoch} {}\n", event.kind())
+        };
+        all.iter().map(line).collect()
+    }
+}
+
 /// Checks everything; the first violation is told.
 pub fn check(seen: &Seen) -> Result<(), Fault> {
     for (run, entries) in &seen.journals {

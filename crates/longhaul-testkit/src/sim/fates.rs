@@ -97,7 +97,14 @@ pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
     for _ in 0..TICKS {
         fate.tick().await?;
     }
-    fate.crew.bring_home().await?;
+    if let Err(fault) = fate.crew.bring_home().await {
+        let seen = Seen {
+            journals: store.journals()?,
+            deeds: Vec::new(),
+            asked: Vec::new(),
+        };
+        return Err(format!("{fault}\n{}", seen.timeline()).into());
+    }
     let repairs = fate.crew.ports.shelves.repair().await?;
     if !repairs.is_clean() {
         return Err(format!("rows crossed each other: {repairs:?}").into());
@@ -107,7 +114,7 @@ pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
         deeds: outside.deeds(),
         asked: outside.asked(),
     };
-    check(&seen)?;
+    check(&seen).map_err(|fault| format!("{fault}\n{}", seen.timeline()))?;
     let events = seen.journals.iter().map(|(_, entries)| entries.len()).sum();
     if seen.journals.len() != fate.opened.len() {
         return Err("an acknowledged run is missing".into());

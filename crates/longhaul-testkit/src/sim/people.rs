@@ -102,7 +102,7 @@ pub async fn answer(ports: &Ports, gate: &GateRow, way: usize) -> Result<Option<
     let answer = Answer {
         by: format!("person {}", way % 3),
         scope: if for_run { Scope::Run } else { Scope::Once },
-        note: (way % 4 == 0).then(|| "not like this".to_owned()),
+        note: way.is_multiple_of(4).then(|| "not like this".to_owned()),
         payload: None,
         digest: gate.spec.digest,
         decision,

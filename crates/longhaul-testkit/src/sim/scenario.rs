@@ -128,9 +128,21 @@ pub fn named() -> Vec<Scenario> {
             plain(),
         ),
     ];
+    all.extend(bound());
+    all
+}
+
+/// Scenarios with a policy or a model of their own.
+fn bound() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    let scenario = |name, script, policy| Scenario {
+        name,
+        script,
+        policy,
+    };
     let mut flaky = script(&[&["look"]], "at last");
     flaky.fails = [(1, 2), (2, 1)].into();
-    all.push(scenario("flaky_model", flaky, plain()));
+    all.push(scenario("flaky_model", flaky, Policy::default()));
     let result_gate = ResultGate {
         ask: "Is it good?".into(),
         timeout: Millis::from_secs(86_400),
@@ -154,19 +166,23 @@ pub fn named() -> Vec<Scenario> {
         script(&[&["look"]], "anything else?"),
         open,
     ));
-    let poor = Budget {
-        micros: Some(Micros(45_000)),
-        ..Budget::default()
-    };
-    let poor = Policy {
-        budget: poor,
-        ..Policy::default()
-    };
-    all.push(scenario(
-        "out_of_money",
-        script(&[&["look"], &["put"]], "paid"),
-        poor,
-    ));
+    // A call may cost a bit more than two cents at worst: the first of these pays
+    // for a shorter reply, the second for none.
+    for (name, cap) in [("wraps_up", 22_500), ("out_of_money", 11_000)] {
+        let budget = Budget {
+            micros: Some(Micros(cap)),
+            ..Budget::default()
+        };
+        let policy = Policy {
+            budget,
+            ..Policy::default()
+        };
+        all.push(scenario(
+            name,
+            script(&[&["look"], &["put"]], "paid"),
+            policy,
+        ));
+    }
     all
 }
 

@@ -56,17 +56,11 @@ fn stays(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, Stay)> {
                 if data.wait != longhaul_core::status::Wait::Worker);
         if matches!(entry.event, Event::RunClaimed(_)) {
             from.get_or_insert(entry.at);
-        } else if entry.event.is_terminal() || (releases && rests) {
-            if let Some(from) = from.take() {
-                stays.push((
-                    lane.clone(),
-                    Stay {
-                        run,
-                        from,
-                        to: entry.at,
-                    },
-                ));
-            }
+        } else if (entry.event.is_terminal() || (releases && rests))
+            && let Some(from) = from.take()
+        {
+            let to = entry.at;
+            stays.push((lane.clone(), Stay { run, from, to }));
         }
     }
     stays
