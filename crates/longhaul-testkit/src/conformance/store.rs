@@ -24,15 +24,24 @@ use futures_util::future::BoxFuture;
 use crate::conformance::harness::Harness;
 use crate::conformance::store::kit::World;
 
+pub mod budget;
 pub mod claim;
 pub mod facts;
 pub mod fence;
 pub mod gate;
 pub mod kit;
 pub mod lane;
+pub mod lane_race;
+pub mod list;
 pub mod open;
 pub mod outside;
+pub mod prune;
+pub mod race;
 pub mod reap;
+pub mod repair;
+pub mod seat;
+pub mod shelf;
+pub mod steer;
 pub mod timer;
 
 /// A check of the list, by name.
@@ -94,6 +103,7 @@ macro_rules! each_store_check {
                 a_gate_without_a_deadline_is_answerable_for_ever
                 an_answer_to_an_ended_run_is_rolled_back
                 an_answered_gate_leaves_its_timer_to_fire
+                a_gate_s_timer_says_what_silence_means
                 only_open_gates_can_be_answered
                 gates_are_listed_newest_first
             }
@@ -126,6 +136,74 @@ macro_rules! each_store_check {
                 a_start_time_comes_before_the_lane
                 a_chain_keeps_its_lane_to_the_end
                 lanes_are_listed_while_used
+            }
+            budget {
+                a_hold_is_settled
+                a_hold_that_does_not_fit_is_refused
+                what_has_no_cap_is_not_bound
+                caps_can_be_raised
+                a_tree_has_one_account
+                usage_adds_up
+                spend_is_summed_by_model
+            }
+            seat {
+                there_are_so_many_seats
+                a_freed_seat_wakes_the_first_in_the_queue
+                whoever_sits_waits_no_more
+                a_freed_seat_passes_over_the_ended
+                queueing_twice_keeps_the_place
+            }
+            steer {
+                messages_wait_in_order
+                so_many_messages_may_wait
+                a_message_is_settled_once
+            }
+            shelf {
+                threads_remember_in_order
+                contents_are_found_by_their_hash
+                rules_are_remembered
+                sandboxes_have_rows
+                late_results_are_kept
+                letters_leave_once
+                buckets_are_blocked_for_a_while
+                checkpoints_belong_to_a_build
+                time_is_the_store_s
+            }
+            list {
+                rows_say_how_a_run_stands
+                rows_are_filtered
+                a_list_shows_the_rows
+                pages_stand_still_while_rows_are_added
+                a_change_is_signalled
+                runs_of_one_request_are_listed
+            }
+            prune {
+                long_bodies_are_shared_and_come_back
+                ended_runs_are_forgotten_in_time
+                a_tree_is_forgotten_when_all_of_it_has_ended
+                pruning_goes_in_bites
+                contents_without_a_name_are_forgotten
+                long_bodies_go_with_their_journals
+                keys_and_empty_lanes_are_forgotten
+            }
+            repair {
+                runs_that_nothing_can_wake_are_found
+                runs_that_wait_rightly_are_left_alone
+                a_repair_heeds_lanes
+                leaked_seats_are_freed
+                open_gates_of_ended_runs_are_withdrawn
+            }
+            race {
+                a_park_that_races_an_answer_never_sleeps
+                a_gate_hears_one_of_many_voices
+                a_timer_is_told_by_one_of_many_sweeps
+                holds_of_a_tree_never_pass_its_cap
+                seats_are_enough_for_everybody_in_turn
+                a_journal_has_no_gap_under_many_pens
+            }
+            lane_race {
+                lanes_stay_serial_and_in_order
+                lanes_that_are_released_lose_nobody
             }
         }
     };

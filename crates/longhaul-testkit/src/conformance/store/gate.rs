@@ -4,7 +4,7 @@
 
 use longhaul_core::change::{Change, Due, GateEnd, TimerKind, TimerMove};
 use longhaul_core::id::GateId;
-use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, GivenAnswer};
+use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, GivenAnswer, OnTimeout};
 use longhaul_core::port::store::{Appended, GatesAsk, Refused};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
@@ -120,6 +120,7 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(world: World) {
     let due = world.at.shelves.due(9).await.expect("due");
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].what, TimerKind::GateDeadline(gate));
+    assert_eq!(due[0].gate, None, "nobody is asked any more");
     let last = world.row(held.run).await.last;
     let told = world.tell(held.run, expires(gate).and(spends(timer))).await;
     assert!(matches!(
@@ -136,6 +137,31 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(world: World) {
     assert_eq!(world.row(held.run).await.last, last);
     let twice = world.tell(held.run, fires(timer)).await;
     assert_eq!(refused(twice), Refused::TimerSpent);
+}
+
+/// A due timer of a gate says what silence means, as long as the gate is open.
+pub async fn a_gate_s_timer_says_what_silence_means(world: World) {
+    let (held, gate) = waits_at(&world, |spec| spec.on_timeout = OnTimeout::Pause).await;
+    for (what, means) in [
+        (TimerKind::GateRemind(gate), Some(OnTimeout::Pause)),
+        (TimerKind::GateDeadline(gate), Some(OnTimeout::Pause)),
+        (TimerKind::Wake, None),
+        (TimerKind::GateDeadline(world.ids.gate()), None),
+    ] {
+        let timer = world.ids.timer();
+        let run = held.run;
+        let due = Due::Now;
+        let arm = TimerMove::Arm {
+            timer,
+            run,
+            due,
+            what,
+        };
+        stands(&world.tell(run, only(Change::SetTimer(arm))).await);
+        let due = world.at.shelves.due(9).await.expect("due");
+        assert_eq!((due.len(), due[0].gate), (1, means));
+        stands(&world.tell(run, only(spends(timer))).await);
+    }
 }
 
 /// A gate that nobody raised can't be answered, and a withdrawn one neither.

@@ -1,0 +1,261 @@
+//! The rows beside the journal: threads, definitions, rules, sandboxes, late
+//! results, letters, buckets, checkpoints.
+//!
+//! Never: accounts and seats; they have rooms of their own.
+
+use longhaul_core::change::{
+    Blob, Change, LateResult, OutboxRow, RuleRow, SandboxRow, SandboxState, ThreadRow,
+};
+use longhaul_core::id::{CallId, Seq, ThreadKey};
+use longhaul_core::message::Message;
+use longhaul_core::policy::gate::Pattern;
+use longhaul_core::port::shelves::{Checkpoint, OutboxDue};
+use longhaul_core::time::{Clock, Millis};
+
+use crate::conformance::store::facts::{And as _, only, progress, says};
+use crate::conformance::store::kit::{World, stands};
+
+/// A thread is read from its end, oldest first, and can be forgotten.
+pub async fn threads_remember_in_order(world: World) {
+    let [one, two] = [run_of(&world).await, run_of(&world).await];
+    let say = |thread: &str, texts: &[&str]| {
+        let messages = texts.iter().map(|text| Message::user(*text)).collect();
+        let thread = key(thread);
+        only(Change::AppendThread(ThreadRow { thread, messages }))
+    };
+    stands(&world.tell(one, say("t", &["a", "b"])).await);
+    stands(&world.tell(two, say("t", &["c"])).await);
+    stands(&world.tell(two, say("other", &["x"])).await);
+    stands(&world.tell(one, say("t", &["d"])).await);
+    let read = async |thread: &str, limit| {
+        let messages = world.at.shelves.thread(&key(thread), limit).await;
+        messages.expect("thread")
+    };
+    let texts = |texts: &[&str]| -> Vec<Message> {
+        texts.iter().map(|text| Message::user(*text)).collect()
+    };
+    assert_eq!(read("t", 9).await, texts(&["a", "b", "c", "d"]));
+    assert_eq!(read("t", 2).await, texts(&["c", "d"]));
+    world
+        .at
+        .shelves
+        .clear_thread(&key("t"))
+        .await
+        .expect("clear");
+    assert_eq!(read("t", 9).await, []);
+    assert_eq!(read("other", 9).await, texts(&["x"]));
+    stands(&world.tell(one, say("t", &["e"])).await);
+    assert_eq!(read("t", 9).await, texts(&["e"]));
+}
+
+/// Definitions and blobs are kept by what they hold, each on its own shelf.
+pub async fn contents_are_found_by_their_hash(world: World) {
+    let run = run_of(&world).await;
+    let definition = Blob::new(b"an agent".to_vec());
+    let blob = Blob::new(vec![0_u8, 255, 10]);
+    let empty = Blob::new(Vec::new());
+    let batch = only(Change::PutDefinition(definition.clone()))
+        .and(Change::PutBlob(blob.clone()))
+        .and(Change::PutBlob(empty.clone()));
+    for _ in 0..2 {
+        stands(&world.tell(run, batch.clone()).await);
+    }
+    let shelves = &world.at.shelves;
+    let kept = shelves
+        .definition(definition.hash())
+        .await
+        .expect("definition");
+    assert_eq!(kept.as_deref(), Some(&*definition.content));
+    for content in [&blob, &empty] {
+        let kept = shelves.blob(content.hash()).await.expect("blob");
+        assert_eq!(kept.as_deref(), Some(&*content.content));
+    }
+    assert_eq!(
+        shelves.definition(blob.hash()).await.expect("definition"),
+        None
+    );
+    let nothing = Blob::new(b"nothing".to_vec());
+    assert_eq!(shelves.blob(nothing.hash()).await.expect("blob"), None);
+}
+
+/// A rule belongs to one run and can be revoked.
+pub async fn rules_are_remembered(world: World) {
+    let [one, two] = [run_of(&world).await, run_of(&world).await];
+    let rule = |active| RuleRow {
+        rule: longhaul_core::id::RuleId::from_bits(7),
+        pattern: Pattern {
+            tool: "shell".to_owned(),
+            subject: Some("ls *".to_owned()),
+        },
+        by: "cli:anna".to_owned(),
+        active,
+    };
+    for active in [true, false] {
+        stands(&world.tell(one, only(Change::PutRule(rule(active)))).await);
+        let rules = world.at.shelves.rules(one).await.expect("rules");
+        assert_eq!(rules, [rule(active)]);
+    }
+    assert_eq!(world.at.shelves.rules(two).await.expect("rules"), []);
+}
+
+/// A sandbox's row is made and changed.
+pub async fn sandboxes_have_rows(world: World) {
+    let run = run_of(&world).await;
+    let sandbox = world.ids.sandbox();
+    let row = |state, host: Option<&str>| SandboxRow {
+        sandbox,
+        provider: "local".to_owned(),
+        handle: "box-1".to_owned(),
+        state,
+        host: host.map(str::to_owned),
+        owner: run,
+    };
+    for (state, host) in [
+        (SandboxState::Creating, None),
+        (SandboxState::Running, Some("here")),
+        (SandboxState::Lost, None),
+    ] {
+        stands(
+            &world
+                .tell(run, only(Change::SetSandbox(row(state, host))))
+                .await,
+        );
+        let rows = world.at.shelves.sandboxes(run).await.expect("sandboxes");
+        assert_eq!(rows, [row(state, host)]);
+    }
+    let other = run_of(&world).await;
+    assert_eq!(
+        world.at.shelves.sandboxes(other).await.expect("sandboxes"),
+        []
+    );
+}
+
+/// What comes after the end is kept beside the journal.
+pub async fn late_results_are_kept(world: World) {
+    let mut held = world.held(|_| {}).await;
+    held.end().await;
+    let late = |index| LateResult {
+        call: CallId { turn: 2, index },
+        text: "after all".to_owned(),
+    };
+    for index in [2, 1] {
+        let kept = world.at.shelves.keep_late(held.run, late(index)).await;
+        kept.expect("keep late");
+    }
+    let found = world.at.shelves.late(held.run).await.expect("late");
+    assert_eq!(found, [late(2), late(1)]);
+    assert_eq!(world.row(held.run).await.last, held.last);
+}
+
+/// A letter is due at once, again after a failed try, and gone when delivered.
+pub async fn letters_leave_once(world: World) {
+    let mut held = world.held(|_| {}).await;
+    let letter = |body: &str| OutboxRow {
+        endpoint: "https://example.org/hook".to_owned(),
+        body: body.to_owned(),
+    };
+    let batch = says([progress(1)])
+        .and(Change::AddOutbox(letter("one")))
+        .and(Change::AddOutbox(letter("two")));
+    held.write(batch).await;
+    let due = async |limit| world.at.shelves.outbox(limit).await.expect("outbox");
+    let bodies = |rows: &[OutboxDue]| -> Vec<(String, u32)> {
+        let rows = rows.iter();
+        rows.map(|row| (row.row.body.clone(), row.attempts))
+            .collect()
+    };
+    let rows = due(9).await;
+    assert_eq!(
+        bodies(&rows),
+        [("one".to_owned(), 0), ("two".to_owned(), 0)]
+    );
+    assert_eq!((rows[0].run, &rows[0].row), (held.run, &letter("one")));
+    assert_eq!(due(1).await.len(), 1);
+    let settle = async |id, again| {
+        let settled = world.at.shelves.settle_outbox(id, again).await;
+        settled.expect("settle");
+    };
+    settle(rows[0].id, Some(Millis(50))).await;
+    settle(rows[1].id, None).await;
+    assert_eq!(due(9).await, []);
+    world.pass(Millis(49));
+    assert_eq!(due(9).await, []);
+    world.pass(Millis(1));
+    assert_eq!(bodies(&due(9).await), [("one".to_owned(), 1)]);
+    settle(rows[0].id, None).await;
+    settle(rows[0].id, None).await;
+    assert_eq!(due(9).await, []);
+}
+
+/// A provider's account rests until its time is over, and never shorter.
+pub async fn buckets_are_blocked_for_a_while(world: World) {
+    let shelves = &world.at.shelves;
+    assert_eq!(shelves.bucket("acme").await.expect("bucket"), None);
+    let start = world.at.clock.now();
+    for span in [50, 30] {
+        shelves
+            .block_bucket("acme", Millis(span))
+            .await
+            .expect("block");
+    }
+    let until = start.plus(Millis(50));
+    assert_eq!(shelves.bucket("acme").await.expect("bucket"), Some(until));
+    assert_eq!(shelves.bucket("other").await.expect("bucket"), None);
+    world.pass(Millis(50));
+    let over = shelves.bucket("acme").await.expect("bucket");
+    assert!(
+        over.is_none_or(|until| until <= world.at.clock.now()),
+        "{over:?}"
+    );
+}
+
+/// A checkpoint is a cache of one build's folds: another build's is dropped.
+pub async fn checkpoints_belong_to_a_build(world: World) {
+    let run = run_of(&world).await;
+    let kept = |seq, fold: &str| Checkpoint {
+        seq: Seq(seq),
+        fold: fold.to_owned(),
+        state: vec![1, 2, 0, 255],
+    };
+    let shelves = &world.at.shelves;
+    let found = async |fold| shelves.checkpoint(run, fold).await.expect("checkpoint");
+    assert_eq!(found("f1").await, None);
+    for seq in [10, 20] {
+        shelves
+            .save_checkpoint(run, kept(seq, "f1"))
+            .await
+            .expect("save");
+    }
+    assert_eq!(found("f1").await, Some(kept(20, "f1")));
+    shelves
+        .save_checkpoint(run, kept(30, "f2"))
+        .await
+        .expect("save");
+    assert_eq!(found("f2").await, Some(kept(30, "f2")));
+    assert_eq!(found("f1").await, None, "one is kept for a run");
+}
+
+/// The store's time is its clock's, and each answer carries it.
+pub async fn time_is_the_store_s(world: World) {
+    let mut held = world.held(|_| {}).await;
+    for _ in 0..2 {
+        world.pass(Millis(1_234));
+        let now = world.at.clock.now();
+        assert_eq!(world.at.shelves.now().await.expect("now"), now);
+        assert_eq!(world.beat(held.worker).await.now, now);
+        let appended = held.append(says([progress(1)])).await;
+        let at = longhaul_core::port::store::Appended::At {
+            seq: held.last,
+            now,
+        };
+        assert_eq!(appended, at);
+    }
+}
+
+async fn run_of(world: &World) -> longhaul_core::id::RunId {
+    world.open(|_| {}).await
+}
+
+fn key(name: &str) -> ThreadKey {
+    ThreadKey::new(name).expect("a good name")
+}
