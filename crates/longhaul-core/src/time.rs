@@ -68,6 +68,11 @@ impl FromStr for Timestamp {
     type Err = jiff::Error;
 
     fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        // What `Display` says of a point that RFC 3339 has no words for.
+        let micros = text.strip_suffix("us").map(str::parse);
+        if let Some(Ok(micros)) = micros {
+            return Ok(Self(micros));
+        }
         text.parse::<jiff::Timestamp>()
             .map(|at| Self(at.as_microsecond()))
     }

@@ -67,15 +67,15 @@ fn round(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
             fail(draft, fault)
         };
     }
-    if control.missing.is_some() {
-        return park::still_missing(draft);
-    }
     if control.pause.is_some() {
         return if busy {
             Ok(Go::Stop)
         } else {
             park::pause(draft)
         };
+    }
+    if control.missing.is_some() {
+        return park::still_missing(draft);
     }
     match &draft.control.stage {
         Stage::New | Stage::Asking(_) | Stage::Ended(_) => Ok(Go::Stop),

@@ -11,6 +11,7 @@ use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered, RunWaiting};
 use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::message::Message;
 use longhaul_core::status::Wait;
 
 use crate::advance::{advance, gates, orphans};
@@ -24,6 +25,10 @@ use crate::state::stage::Stage;
 /// Decides what follows from an input. Nothing is written by it; the same run,
 /// input and moment give the same batch.
 pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal> {
+    // Rows are spent also when the run has ended; the words are judged there.
+    if let Input::Outside(word) = input {
+        return outside::tell(&outside::View::of(run), word, moment);
+    }
     if let Stage::Ended(outcome) = &run.control.stage {
         return Err(Refusal::Ended(outcome.status()));
     }
@@ -56,22 +61,28 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
         Input::Release => release(&mut draft)?,
         Input::Close { by, reason } => close(&mut draft, by, reason)?,
         Input::Still { by } => still(&mut draft, by)?,
-        Input::Outside(word) => return outside::tell(&outside::View::of(run), word, moment),
+        Input::Outside(_) => {}
     }
     Ok(draft.batch)
 }
 
 /// The driver is there: what dead ones left is settled, then whatever is due.
 fn go_on(draft: &mut Draft<'_>) -> Result<(), Refusal> {
-    if let Some(from) = draft.control.orphaned {
-        draft.record(Event::RunRecovered(RunRecovered { from }))?;
-    }
+    recover(draft)?;
     let alive = draft.control.epoch;
     orphans(draft, Some(alive))?;
     advance(draft)
 }
 
+fn recover(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    match draft.control.orphaned {
+        Some(from) => draft.record(Event::RunRecovered(RunRecovered { from })),
+        None => Ok(()),
+    }
+}
+
 fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
+    recover(draft)?;
     // A run that was cancelled while somebody looked needs no world any more.
     if draft.control.cancel.is_none() {
         draft.record(Event::RunPerceived(Box::new(RunPerceived {
@@ -90,11 +101,15 @@ fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
 
 fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
     let paid = replied::Paid::of(draft, compacted.usage, compacted.cost)?;
+    if draft.control.cancel.is_some() {
+        return replied::stopped(draft, paid, compacted.active);
+    }
+    let replaced = whole_turns(draft.run, compacted.replaced);
     draft.record(Event::MemoryCompacted(Box::new(MemoryCompacted {
-        replaced: compacted.replaced,
+        replaced,
         summary: compacted.summary,
         usage: compacted.usage,
-        cost: compacted.cost,
+        cost: paid.cost,
         model: compacted.model.clone(),
         active: compacted.active,
     })))?;
@@ -102,12 +117,26 @@ fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
     advance(draft)
 }
 
+/// So many messages that no result is left without its call.
+fn whole_turns(run: &Run, replaced: usize) -> usize {
+    let messages = run.transcript.messages();
+    let wanted = replaced.min(messages.len());
+    let splits = messages
+        .get(wanted)
+        .is_some_and(|first| matches!(**first, Message::Results(_)));
+    wanted - usize::from(splits)
+}
+
 fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
     if draft.control.is_busy() {
         return Err(out_of_place(draft, "a missing part"));
     }
-    if draft.control.cancel.is_some() {
+    if draft.control.cancel.is_some() || draft.control.pause.is_some() {
         return advance(draft);
+    }
+    // Whoever was asked before is asked no more: this is what is missing now.
+    if let Some(gate) = draft.control.missing {
+        draft.withdraw(gate, "another worker looked")?;
     }
     gates::missing_gate(draft, sentence)
 }

@@ -77,6 +77,9 @@ pub enum Refusal {
         /// The bound.
         max: usize,
     },
+    /// Something says nothing.
+    #[error("{0} needs words")]
+    Empty(&'static str),
     /// A task that can't be.
     #[error("{0}")]
     BadTask(String),
@@ -117,6 +120,7 @@ impl Refusal {
             Self::SteerSettled(_) => "steer_settled",
             Self::SteersFull(_) => "steers_full",
             Self::TooLong { .. } => "too_long",
+            Self::Empty(_) => "empty",
             Self::BadTask(_) => "bad_task",
             Self::Already(_) => "already",
         }

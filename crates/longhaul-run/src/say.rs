@@ -20,6 +20,17 @@ pub struct Said {
 
 /// Says how a run stands.
 pub fn say(run: &Run) -> Said {
+    let mut said = stands(run);
+    // What people and models ask brings its own full stop.
+    for stop in [".", "?", "!"] {
+        if said.sentence.ends_with(&format!("{stop}.")) {
+            said.sentence.pop();
+        }
+    }
+    said
+}
+
+fn stands(run: &Run) -> Said {
     let id = run.id();
     let said = |sentence: String, command: String| Said { sentence, command };
     match (&run.control.stage, &run.control.rest) {

@@ -6,7 +6,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::tool::{ToolOutput, ToolStarted};
-use longhaul_core::id::CallId;
+use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::effect::InDoubt;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::{Fault, Wait};
@@ -82,24 +82,21 @@ fn heed_messages(draft: &mut Draft<'_>) -> Result<(), Refusal> {
     };
     let interrupt = wants(Delivery::Interrupt);
     let before_next = interrupt || wants(Delivery::BeforeNextTool);
-    if draft.control.steers.is_empty() {
+    let spoken_to = before_next || wants(Delivery::AfterBatch);
+    if !spoken_to {
         return Ok(());
     }
-    if let Some(call) = draft.control.question_call() {
-        let gate = calls(draft, |asked| asked.id == call)
-            .first()
-            .and_then(Call::gate);
-        answer_with_first(draft)?;
-        if let Some(gate) = gate {
-            draft.withdraw(gate, "a person wrote instead")?;
-        }
-    }
+    answer_questions(draft)?;
     for call in calls(draft, |call| !call.is_done()) {
         match call.state {
             CallState::Unjudged | CallState::Waiting if before_next && call.starts == 0 => {
                 conclude_call(draft, call.id, ToolOutput::text(SKIPPED), true)?;
             }
             CallState::Gated(gate) if interrupt => {
+                draft.withdraw(gate, "a person wrote")?;
+                conclude_call(draft, call.id, ToolOutput::text(WITHDRAWN), true)?;
+            }
+            CallState::Asked(gate) if interrupt && waits_for_signal(draft, gate) => {
                 draft.withdraw(gate, "a person wrote")?;
                 conclude_call(draft, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
@@ -118,6 +115,25 @@ fn heed_messages(draft: &mut Draft<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Messages that came while somebody was asked are the answers, in order.
+fn answer_questions(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    while let Some(call) = draft.control.question_call() {
+        let asked = calls(draft, |asked| asked.id == call);
+        if !answer_with_first(draft)? {
+            break;
+        }
+        if let Some(gate) = asked.first().and_then(Call::gate) {
+            draft.withdraw(gate, "a person wrote instead")?;
+        }
+    }
+    Ok(())
+}
+
+fn waits_for_signal(draft: &Draft<'_>, gate: GateId) -> bool {
+    let open = draft.control.open_gate(gate);
+    open.is_some_and(|open| open.kind == GateKind::Signal)
 }
 
 /// Writes down what is known, and takes back questions that nobody needs answered.

@@ -28,11 +28,13 @@ pub(super) fn deliver(
     Ok(!due.is_empty())
 }
 
-/// The oldest message is what the asking call gets.
-pub(super) fn answer_with_first(draft: &mut Draft<'_>) -> Result<(), Refusal> {
-    match draft.control.steers.first().map(|steer| steer.id) {
-        Some(steer) => hand_over(draft, steer, true),
-        None => Ok(()),
+/// The oldest message that came while somebody was asked is what the asking
+/// call gets; whether there was one.
+pub(super) fn answer_with_first(draft: &mut Draft<'_>) -> Result<bool, Refusal> {
+    let mut steers = draft.control.steers.iter();
+    match steers.find(|steer| steer.answers).map(|steer| steer.id) {
+        Some(steer) => hand_over(draft, steer, true).map(|()| true),
+        None => Ok(false),
     }
 }
 

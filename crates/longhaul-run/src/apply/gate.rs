@@ -11,6 +11,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::Fault;
 
 use crate::apply::{SILENT, Said};
+use crate::judge::output::output_of_edit;
 use crate::state::call::{Call, CallState};
 use crate::state::control::Control;
 use crate::state::stage::{Stage, Thinking};
@@ -40,6 +41,11 @@ impl Control {
 
     pub(super) fn gate_withdrawn(&mut self, data: &GateClosed) -> Said {
         self.close(data.gate);
+        if let Stage::Concluding(concluding) = &mut self.stage
+            && concluding.gate == Some(data.gate)
+        {
+            concluding.gate = None;
+        }
         SILENT
     }
 
@@ -92,12 +98,9 @@ impl Control {
             }
             Decision::Edit(edited) => {
                 concluding.agreed = true;
-                match edited.value().as_str() {
-                    Some(text) => concluding.output.text = text.to_owned(),
-                    None => concluding.output.data = Some(edited.clone()),
-                }
+                concluding.output = output_of_edit(edited);
             }
-            Decision::Reject => match &answer.note {
+            Decision::Reject => match answer.note.as_ref().filter(|note| !note.trim().is_empty()) {
                 Some(note) => {
                     let note = Message::user(note.as_str());
                     self.stage = Stage::Thinking(Thinking::default());

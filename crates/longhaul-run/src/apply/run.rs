@@ -48,10 +48,16 @@ impl Control {
                 until,
                 fired: false,
             });
+        // A rest without a timer, such as a release, takes none away.
         match &mut self.stage {
-            Stage::Thinking(thinking) => thinking.sleep = sleep,
-            Stage::Concluding(concluding) => concluding.sleep = sleep,
-            Stage::New | Stage::Asking(_) | Stage::Acting(_) | Stage::Ended(_) => {}
+            Stage::Thinking(thinking) if sleep.is_some() => thinking.sleep = sleep,
+            Stage::Concluding(concluding) if sleep.is_some() => concluding.sleep = sleep,
+            Stage::Thinking(_)
+            | Stage::Concluding(_)
+            | Stage::New
+            | Stage::Asking(_)
+            | Stage::Acting(_)
+            | Stage::Ended(_) => {}
         }
         self.park(data.wait.clone(), data.timer);
         SILENT

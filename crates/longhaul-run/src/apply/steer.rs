@@ -2,7 +2,7 @@
 //!
 //! Never: loses one. A message leaves the queue delivered, dropped or withdrawn.
 
-use longhaul_core::event::steer::{SteerChanged, SteerDelivered, SteerQueued};
+use longhaul_core::event::steer::{Delivery, SteerChanged, SteerDelivered, SteerQueued};
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::SteerId;
 use longhaul_core::message::Message;
@@ -13,10 +13,12 @@ use crate::state::control::{Control, QueuedSteer};
 
 impl Control {
     pub(super) fn steer_queued(&mut self, data: &SteerQueued) -> Said {
+        let answers = data.delivery != Delivery::FollowUp && self.question_call().is_some();
         self.steers.push(QueuedSteer {
             id: data.steer,
             text: data.text.as_str().into(),
             delivery: data.delivery,
+            answers,
         });
         SILENT
     }

@@ -112,9 +112,11 @@ impl Control {
         };
         let settles = match &call.state {
             CallState::Started(older) => *older < epoch,
-            CallState::Doubtful { .. } | CallState::Asked(_) => call.starts > 0,
+            // Also one that was about to begin anew: its first start has a result.
+            CallState::Doubtful { .. } | CallState::Asked(_) | CallState::Waiting => {
+                call.starts > 0
+            }
             CallState::Unjudged
-            | CallState::Waiting
             | CallState::Gated(_)
             | CallState::Sleeping(_)
             | CallState::Child(_)

@@ -24,6 +24,9 @@ use crate::state::stage::{Acting, Asking, Concluding, Stage, Thinking};
 /// What the result of a call that the token limit cut off says.
 const CUT_OFF: &str = "not run: the reply was cut off by the token limit";
 
+/// What a model reads that was cut off for a message that was taken back.
+const GO_ON: &str = "[longhaul] You were cut off. Go on.";
+
 impl Control {
     pub(super) fn turn_started(&mut self, data: &TurnStarted) -> Said {
         let Stage::Thinking(thinking) = &self.stage else {
@@ -46,6 +49,11 @@ impl Control {
             shortened: thinking.shortened,
         });
         self.sums.held = data.hold;
+        // Whoever cut the model off may have taken the message back: then
+        // something must still be said, because the model's words can't be last.
+        if std::mem::take(&mut self.cut_off) {
+            return Ok(vec![Message::user(GO_ON)]);
+        }
         SILENT
     }
 
@@ -78,8 +86,12 @@ impl Control {
         self.turns += 1;
         self.turn = data.turn;
         self.stage = after_reply(data);
-        if data.calls.is_empty() {
-            self.doom = doom(data);
+        if let Some(fault) = doom(data) {
+            self.doom = Some(fault);
+        }
+        // No provider takes a message without words back.
+        if data.reply.blocks.is_empty() {
+            return SILENT;
         }
         Ok(vec![Message::Assistant(Arc::clone(&data.reply))])
     }
@@ -94,7 +106,8 @@ impl Control {
             | Stage::Concluding(_)
             | Stage::Ended(_) => return Err("no such turn is under way"),
         };
-        if asking.purpose == Purpose::Compact && data.failure.class.counts() {
+        let class = data.failure.class;
+        if asking.purpose == Purpose::Compact && class.counts() && !class.may_pass() {
             let words = format!(
                 "the conversation could not be shortened: {}",
                 data.failure.message
@@ -124,6 +137,8 @@ impl Control {
         } else {
             self.sums.usage = self.sums.usage.plus(data.failure.usage.unwrap_or_default());
             self.sums.cost = self.sums.cost.plus(data.charged.micros);
+            let used = data.failure.usage.unwrap_or_default().tokens() > 0;
+            self.sums.unpriced |= used && self.tariff.price.is_none();
         }
         SILENT
     }
@@ -133,9 +148,10 @@ impl Control {
         self.used(data.usage, data.cost, data.active);
         self.turn = data.turn;
         self.stage = Stage::Thinking(Thinking::default());
-        if data.text.is_empty() {
+        if data.text.trim().is_empty() {
             return SILENT;
         }
+        self.cut_off = true;
         let words = Words {
             text: Arc::clone(&data.text),
             extra: None,
@@ -226,6 +242,7 @@ fn after_reply(data: &TurnCompleted) -> Stage {
 /// What ends a run although the model replied.
 fn doom(data: &TurnCompleted) -> Option<Fault> {
     match data.stop {
+        StopReason::MaxTokens if !data.calls.is_empty() => None,
         StopReason::MaxTokens => Some(Fault::new(
             "reply_cut_off",
             "the final reply was cut off by the token limit",

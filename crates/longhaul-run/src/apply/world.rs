@@ -89,8 +89,9 @@ impl Control {
     /// Words to the model stand between turns only. A run that was about to end
     /// goes on because of them.
     pub(super) fn say_between_turns(&mut self, words: Message) -> Said {
-        match &self.stage {
-            Stage::Thinking(_) => {}
+        match &mut self.stage {
+            // Whoever is spoken to wakes: it asks now, whatever it waited for.
+            Stage::Thinking(thinking) => thinking.sleep = None,
             Stage::Concluding(concluding) if concluding.gate.is_none() => {
                 self.stage = Stage::Thinking(Thinking::default());
             }
@@ -100,6 +101,7 @@ impl Control {
             | Stage::Acting(_)
             | Stage::Ended(_) => return Err("words to the model stand between turns"),
         }
+        self.cut_off = false;
         Ok(vec![words])
     }
 

@@ -14,6 +14,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::Hold;
 
 use crate::advance::{advance, fail, park_until};
+use crate::decide::release;
 use crate::decide::replied::asking;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
@@ -27,6 +28,10 @@ pub(super) fn failed(
     note(draft, &failure, active)?;
     let class = failure.class;
     let stops = draft.control.cancel.is_some() || draft.control.doom.is_some();
+    // The driver let go of its call without being told to by a cancel: it drains.
+    if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
+        return release(draft);
+    }
     if stops || class == FailureClass::ContextOverflow || !class.counts() {
         return advance(draft);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_core::change::{Change, Settlement, UsageRow};
 use longhaul_core::event::Event;
-use longhaul_core::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted};
+use longhaul_core::event::turn::{Purpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Usage};
@@ -22,7 +22,8 @@ use crate::state::stage::{Asking, Stage};
 pub(super) struct Paid {
     held: Hold,
     usage: Usage,
-    cost: Option<Micros>,
+    /// What was charged; where the provider does not say it, the list price.
+    pub(super) cost: Option<Micros>,
     turns: u32,
 }
 
@@ -34,10 +35,12 @@ impl Paid {
         cost: Option<Micros>,
     ) -> Result<Self, Refusal> {
         let asking = asking(draft)?;
+        let free = (usage.tokens() == 0).then_some(Micros::ZERO);
+        let listed = draft.control.tariff.price.map(|price| price.of(usage));
         Ok(Self {
             held: asking.hold,
             usage,
-            cost,
+            cost: cost.or(listed).or(free),
             turns: 0,
         })
     }
@@ -89,7 +92,7 @@ pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Ref
         reply: answered.reply,
         stop: answered.stop,
         usage: answered.usage,
-        cost: answered.cost,
+        cost: paid.cost,
         model: answered.model.clone(),
         active: replied.active,
         calls: replied.calls,
@@ -109,15 +112,16 @@ pub(super) struct CutOff {
 
 pub(super) fn interrupted(draft: &mut Draft<'_>, cut: CutOff) -> Result<(), Refusal> {
     let paid = Paid::of(draft, cut.usage, cut.cost)?;
-    let turn = asking(draft)?.turn;
-    if draft.control.cancel.is_some() {
+    let Asking { turn, purpose, .. } = *asking(draft)?;
+    // Summing up has no words to keep: it begins anew when the message is read.
+    if draft.control.cancel.is_some() || purpose == Purpose::Compact {
         return stopped(draft, paid, cut.active);
     }
     draft.record(Event::TurnInterrupted(TurnInterrupted {
         turn,
         text: cut.text,
         usage: cut.usage,
-        cost: cut.cost,
+        cost: paid.cost,
         active: cut.active,
     }))?;
     let model = draft.run.transcript.model().to_owned();
@@ -127,10 +131,14 @@ pub(super) fn interrupted(draft: &mut Draft<'_>, cut: CutOff) -> Result<(), Refu
 
 /// After a cancel only closing facts pass: the reply is not needed any more,
 /// what it used is counted.
-fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Result<(), Refusal> {
+pub(super) fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Result<(), Refusal> {
     let asking = asking(draft)?;
     let (turn, attempt) = (asking.turn, asking.attempt);
-    let mut failure = Failure::new(FailureClass::Stopped, "the run was cancelled");
+    let why = match draft.control.cancel {
+        Some(_) => "the run was cancelled",
+        None => "a person wrote",
+    };
+    let mut failure = Failure::new(FailureClass::Stopped, why);
     failure.usage = Some(paid.usage);
     let charged = Hold {
         micros: paid.cost.unwrap_or_default(),

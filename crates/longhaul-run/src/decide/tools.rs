@@ -19,7 +19,8 @@ use crate::state::call::CallState;
 pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Refusal> {
     let mut active = Millis::ZERO;
     for tool in done {
-        if !is_started(draft, tool.call) {
+        let is_started = |state: &CallState| matches!(state, CallState::Started(_));
+        if !state_of(draft, tool.call, is_started) {
             return Err(Refusal::NoSuchCall(tool.call));
         }
         active = active.plus(tool.active);
@@ -41,13 +42,11 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
     advance(draft)
 }
 
-fn is_started(draft: &Draft<'_>, id: CallId) -> bool {
-    let mut calls = draft
-        .control
-        .acting()
-        .into_iter()
-        .flat_map(|acting| &acting.calls);
-    calls.any(|call| call.id == id && matches!(call.state, CallState::Started(_)))
+/// Whether this call is being made and its state is as wanted.
+fn state_of(draft: &Draft<'_>, id: CallId, wanted: impl Fn(&CallState) -> bool) -> bool {
+    let acting = draft.control.acting().into_iter();
+    let mut calls = acting.flat_map(|acting| &acting.calls);
+    calls.any(|call| call.id == id && wanted(&call.state))
 }
 
 pub(super) fn verified(
@@ -55,6 +54,17 @@ pub(super) fn verified(
     call: CallId,
     finding: Finding,
 ) -> Result<(), Refusal> {
-    draft.record(Event::ToolVerified(ToolVerified { call, finding }))?;
+    let doubtful = state_of(draft, call, |state| {
+        matches!(state, CallState::Doubtful { .. })
+    });
+    // A result that surfaced meanwhile is better than a look, and a run that is
+    // being cancelled needs neither.
+    let is_known = state_of(draft, call, |_| true);
+    if !is_known {
+        return Err(Refusal::NoSuchCall(call));
+    }
+    if doubtful && draft.control.cancel.is_none() {
+        draft.record(Event::ToolVerified(ToolVerified { call, finding }))?;
+    }
     advance(draft)
 }

@@ -33,6 +33,25 @@ pub(crate) fn output_of_finish(input: &Value) -> Output {
     }
 }
 
+/// The output that a person made of another: new words, the whole output as it
+/// was shown, or other data. Nothing of the old one is kept beside it.
+pub(crate) fn output_of_edit(edited: &RawJson) -> Output {
+    let value = edited.value();
+    if let Value::String(text) = value {
+        return output_of(text);
+    }
+    let whole = value.get("text").is_some_and(Value::is_string);
+    match serde_json::from_str(edited.as_str()) {
+        Ok(output) if whole => output,
+        Ok(_) | Err(_) => Output {
+            text: edited.as_str().to_owned(),
+            confidence: confidence(&value),
+            data: Some(edited.clone()),
+            artifacts: Vec::new(),
+        },
+    }
+}
+
 fn as_object(text: &str) -> Option<RawJson> {
     let inner = text.trim();
     let inner = match inner

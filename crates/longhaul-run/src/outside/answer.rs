@@ -45,7 +45,7 @@ pub(super) fn judge(gate: &GateRow, answer: Answer, moment: Moment) -> Result<Ba
         events: vec![Event::GateAnswered(given)],
         changes: vec![Change::CloseGate(GateClosing { gate: id, how })],
     };
-    if answer.scope == Scope::Run {
+    if reaches_further(gate, &answer) {
         remember(gate, &answer, moment, &mut batch)?;
     }
     Ok(batch)
@@ -150,7 +150,9 @@ fn may_answer(gate: &GateRow, answer: &Answer) -> Result<(), Refusal> {
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Refusal::OwnRun);
     }
-    if answer.scope == Scope::Run && gate.spec.pattern.is_none() {
+    // Only a plain yes can be meant for later calls too.
+    let offered = gate.spec.pattern.is_some() && answer.decision == Decision::Approve;
+    if answer.scope == Scope::Run && !offered {
         return Err(Refusal::ScopeNotOffered);
     }
     let edits = matches!(answer.decision, Decision::Edit(_));
@@ -168,6 +170,15 @@ fn voices(gate: &GateRow) -> BTreeSet<&str> {
         .iter()
         .map(|given| given.answer.by.as_str())
         .collect()
+}
+
+/// Whether the approval is meant for later calls too: where several must agree,
+/// it reaches no further than each of them said.
+fn reaches_further(gate: &GateRow, answer: &Answer) -> bool {
+    let earlier = gate.answers.iter().map(|given| given.answer.scope);
+    answer.decision == Decision::Approve
+        && answer.scope == Scope::Run
+        && earlier.into_iter().all(|scope| scope == Scope::Run)
 }
 
 /// Whether this answer closes the gate. One no is enough.

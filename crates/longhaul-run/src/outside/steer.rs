@@ -53,6 +53,9 @@ pub(super) fn withdraw(steer: SteerId, by: String) -> Batch {
 }
 
 fn bounded(text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::Empty("a message"));
+    }
     if text.len() > STEER_BYTES_MAX {
         return Err(Refusal::TooLong {
             what: "a message",

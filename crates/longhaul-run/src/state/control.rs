@@ -53,6 +53,8 @@ pub struct Control {
     pub(crate) warned: Vec<Cap>,
     /// The account was empty, and nobody has filled it since.
     pub(crate) broke: Option<Cap>,
+    /// The model was cut off in the middle of its words, and nobody has spoken since.
+    pub(crate) cut_off: bool,
     /// The last fired timer that nothing waited for.
     pub(crate) stray_timer: Option<TimerId>,
 }
@@ -80,6 +82,8 @@ pub struct QueuedSteer {
     pub text: Arc<str>,
     /// When it is to be read.
     pub delivery: Delivery,
+    /// A person was asked when it came: it is the answer.
+    pub answers: bool,
 }
 
 /// What a run has used.
@@ -125,6 +129,7 @@ impl Control {
             bytes: 0,
             warned: Vec::new(),
             broke: None,
+            cut_off: false,
             stray_timer: None,
         }
     }

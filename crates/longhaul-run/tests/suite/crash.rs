@@ -1,0 +1,255 @@
+//! A driver dies: what was recorded stands, what was not is lost, begun anew or
+//! in doubt, by the class of the call.
+//!
+//! Never: a silent repetition.
+
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::effect::InDoubt;
+
+use super::policies::plain;
+use super::world::script::check;
+
+#[test]
+fn before_anything_and_in_a_turn() {
+    check(
+        plain(),
+        r#"
+        claim     => run.claimed | running
+        crash     =>
+        claim     => run.claimed
+        ? step    => perceive
+        see       => run.recovered run.perceived turn.started
+        crash     =>
+        claim     => run.claimed
+        ? step    => goon
+        go        => run.recovered turn.failed(lost) turn.started
+        ? step    => ask turn 1 try 2 max 4096
+        say Done. => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn pure_and_keyed_begin_again() {
+    check(
+        plain(),
+        r#"
+        claim                                     => run.claimed | running
+        see                                       => run.perceived turn.started
+        call read/pure + write/keyed + shell/once => turn.completed tool.started(t1.1) tool.started(t1.2)
+        done t1.1 ok                              => tool.completed(t1.1)
+        crash                                     =>
+        claim                                     => run.claimed
+        go                                        => run.recovered tool.started(t1.2 again 2)
+        ? step                                    => make t1.2 write {}
+        done t1.2 ok                              => tool.completed(t1.2) tool.started(t1.3)
+        done t1.3 ok                              => tool.completed(t1.3) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn in_doubt_the_model_is_told() {
+    check(
+        plain(),
+        r#"
+        claim                                   => run.claimed | running
+        see                                     => run.perceived turn.started
+        call shell/once!tell + pty/session!tell => turn.completed tool.started(t1.1)
+        crash                                   =>
+        claim                                   => run.claimed
+        go                                      => run.recovered tool.in_doubt(t1.1) tool.failed(t1.1) tool.started(t1.2)
+        crash                                   =>
+        claim                                   => run.claimed
+        go                                      => run.recovered tool.in_doubt(t1.2) tool.failed(t1.2) turn.started
+        ? said                                  => t1.1: ! interrupted: it was begun, and its outcome is unknown. It may have happened | t1.2: ! interrupted: it was begun, and its outcome is unknown. It may have happened
+    "#,
+    );
+}
+
+#[test]
+fn in_doubt_a_person_is_asked() {
+    check(
+        plain(),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.perceived turn.started
+        call send/once      => turn.completed tool.started(t1.1)
+        crash               =>
+        claim               => run.claimed
+        go                  => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        ? gates             => send was begun and cut off. What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result.
+        yes                 => gate.answered | running
+        claim               => run.claimed
+        go                  => tool.started(t1.1 again 2)
+        crash               =>
+        claim               => run.claimed
+        go                  => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        no                  => gate.answered | running
+        claim               => run.claimed
+        go                  => tool.failed(t1.1) turn.started
+        ? said              => t1.1: ! a person says: it did not happen
+        call send/once      => turn.completed tool.started(t2.1)
+        crash               =>
+        claim               => run.claimed
+        go                  => run.recovered tool.in_doubt(t2.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        answer It was sent. => gate.answered | running
+        claim               => run.claimed
+        go                  => tool.completed(t2.1) turn.started
+        ? said              => t2.1: It was sent.
+    "#,
+    );
+}
+
+#[test]
+fn in_doubt_the_run_ends() {
+    let fails = Policy {
+        in_doubt: Some(InDoubt::Fail),
+        ..plain()
+    };
+    check(
+        fails,
+        r#"
+        claim                      => run.claimed | running
+        see                        => run.perceived turn.started
+        call read/pure + send/once => turn.completed tool.started(t1.1)
+        done t1.1 ok               => tool.completed(t1.1) tool.started(t1.2)
+        crash                      =>
+        claim                      => run.claimed
+        go                         => run.recovered tool.in_doubt(t1.2) run.failed(in_doubt) | failed
+        ? outcome                  => in_doubt: send t1.2 was begun, and its outcome is unknown
+    "#,
+    );
+}
+
+#[test]
+fn a_tool_that_can_look_looks_first() {
+    check(
+        plain(),
+        r#"
+        claim                                          => run.claimed | running
+        see                                            => run.perceived turn.started
+        call push/once? + push/once? + push/once?!tell => turn.completed tool.started(t1.1)
+        crash                                          =>
+        claim                                          => run.claimed
+        go                                             => run.recovered tool.in_doubt(t1.1)
+        ? step                                         => verify t1.1 push {}
+        found t1.1 it is there                         => tool.verified(t1.1) tool.completed(t1.1) tool.started(t1.2)
+        crash                                          =>
+        claim                                          => run.claimed
+        go                                             => run.recovered tool.in_doubt(t1.2)
+        found t1.2 nothing                             => tool.verified(t1.2) tool.started(t1.2 again 2)
+        ? step                                         => make t1.2 push {}
+        done t1.2 ok                                   => tool.completed(t1.2) tool.started(t1.3)
+        crash                                          =>
+        claim                                          => run.claimed
+        go                                             => run.recovered tool.in_doubt(t1.3)
+        found t1.3 unknown                             => tool.verified(t1.3) tool.failed(t1.3) turn.started
+        ? said                                         => t1.1: it is there | t1.2: ok | t1.3: ! interrupted: it was begun, and its outcome is unknown. It may have happened
+    "#,
+    );
+}
+
+#[test]
+fn a_real_result_settles_a_doubt() {
+    check(
+        plain(),
+        r#"
+        claim              => run.claimed | running
+        see                => run.perceived turn.started
+        call send/once     => turn.completed tool.started(t1.1)
+        crash              =>
+        claim              => run.claimed
+        go                 => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        surface t1.1 sent  => tool.surfaced(t1.1) | running
+        yes                => gate.answered
+        claim              => run.claimed
+        go                 => tool.completed(t1.1) turn.started
+        ? said             => t1.1: sent
+        surface t1.1 again => tool.surfaced(t1.1)
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        call send/once    => turn.completed tool.started(t1.1)
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        yes               => gate.answered | running
+        surface t1.1 sent => tool.surfaced(t1.1)
+        claim             => run.claimed
+        go                => tool.completed(t1.1) turn.started
+        ? said            => t1.1: sent
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        call send/once    => turn.completed tool.started(t1.1)
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        surface t1.1 sent => tool.surfaced(t1.1) | running
+        claim             => run.claimed
+        go                => gate.withdrawn tool.completed(t1.1) turn.started
+        yes @1            => !already_answered
+    "#,
+    );
+}
+
+#[test]
+fn a_look_that_comes_too_late_is_let_go() {
+    check(
+        plain(),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.perceived turn.started
+        call push/once?     => turn.completed tool.started(t1.1)
+        crash               =>
+        claim               => run.claimed
+        go                  => run.recovered tool.in_doubt(t1.1)
+        surface t1.1 pushed => tool.surfaced(t1.1)
+        found t1.1 nothing  => tool.completed(t1.1) turn.started
+        ? said              => t1.1: pushed
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim              => run.claimed | running
+        see                => run.perceived turn.started
+        call push/once?    => turn.completed tool.started(t1.1)
+        crash              =>
+        claim              => run.claimed
+        go                 => run.recovered tool.in_doubt(t1.1)
+        cancel             => run.cancel_requested
+        found t1.1 nothing => run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn what_is_parked_is_found_as_it_was() {
+    check(
+        plain(),
+        r#"
+        claim                                      => run.claimed | running
+        see                                        => run.perceived turn.started
+        call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        answer Blue.                               => gate.answered | running
+        claim                                      => run.claimed
+        crash                                      =>
+        claim                                      => run.claimed
+        go                                         => run.recovered tool.completed(t1.1) turn.started
+        crash                                      =>
+        claim                                      => run.claimed
+        pause                                      => run.pause_requested
+        go                                         => run.recovered turn.failed(lost) run.paused | paused
+    "#,
+    );
+}

@@ -1,0 +1,211 @@
+//! Models that fail: the call again, the run again, a shorter conversation, the end.
+//!
+//! Never: a wait that is not a timer.
+
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::retry::RetryPolicy;
+
+use super::policies::plain;
+use super::world::script::check;
+
+#[test]
+fn a_call_is_tried_after_2_4_8_seconds_then_the_run_again() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        ? timers       => [2498]
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err network    => turn.failed(network) run.waiting(retry) | waiting retry
+        ? timers       => [4056]
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err rate_limit => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        ? timers       => [8406]
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err server     => turn.failed(server) run.retry_scheduled run.waiting(retry) | waiting retry
+        ? timers       => [1000]
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => run.retried(2) turn.started
+        ? step         => ask turn 1 try 5 max 4096
+        err timeout    => turn.failed(timeout) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err timeout    => turn.failed(timeout) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err timeout    => turn.failed(timeout) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err timeout    => turn.failed(timeout) run.failed(timeout) | failed
+        ? outcome      => timeout: the provider said timeout
+    "#,
+    );
+}
+
+#[test]
+fn the_providers_word_is_a_floor() {
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        err rate_limit 40 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        ? timers          => [40000]
+        ? why             => The provider wants fewer requests; it asks again at 2026-01-01T00:00:40.000000Z.
+        tick 39           =>
+        tick 1            => timer.fired | running
+        claim             => run.claimed
+        go                => turn.started
+    "#,
+    );
+    // A provider that says nonsense makes the run wait, not its journal unreadable.
+    check(
+        plain(),
+        r#"
+        claim                           => run.claimed | running
+        see                             => run.perceived turn.started
+        err rate_limit 9223372036854775 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        steer after_batch Go on.        => steer.queued | running
+        claim                           => run.claimed
+        go                              => steer.delivered(after turn 0) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn what_will_not_pass_ends() {
+    for class in ["auth", "invalid_request", "refused", "quota"] {
+        let mut world = super::world::World::new(plain());
+        world.play("claim");
+        world.play("see");
+        let came = world.play(&format!("err {class}"));
+        assert_eq!(came, format!("turn.failed({class}) run.failed({class})"));
+    }
+    let never = Policy {
+        retry: RetryPolicy {
+            max_retries: 0,
+            ..RetryPolicy::default()
+        },
+        ..plain()
+    };
+    check(
+        never,
+        r#"
+        claim      => run.claimed | running
+        see        => run.perceived turn.started
+        err server => turn.failed(server) run.waiting(retry) | waiting retry
+        fire       => timer.fired | running
+        claim      => run.claimed
+        go         => turn.started
+        err server => turn.failed(server) run.waiting(retry) | waiting retry
+        fire       => timer.fired | running
+        claim      => run.claimed
+        go         => turn.started
+        err server => turn.failed(server) run.waiting(retry) | waiting retry
+        fire       => timer.fired | running
+        claim      => run.claimed
+        go         => turn.started
+        err server => turn.failed(server) run.failed(server) | failed
+    "#,
+    );
+}
+
+#[test]
+fn a_conversation_that_is_too_long_is_shortened_once() {
+    check(
+        plain(),
+        r#"
+        claim                 => run.claimed | running
+        see                   => run.perceived turn.started
+        call read/pure        => turn.completed tool.started(t1.1)
+        done t1.1 a long poem => tool.completed(t1.1) turn.started
+        err context_overflow  => turn.failed(context_overflow) turn.started
+        ? step                => compact turn 2 try 2
+        sum 2                 => memory.compacted turn.started
+        ? step                => ask turn 2 try 3 max 4096
+        err context_overflow  => turn.failed(context_overflow) run.failed(context_overflow) | failed
+        ? outcome             => context_overflow: the conversation is too long for the model, also after it was shortened
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        err network          => turn.failed(network) run.waiting(retry) | waiting retry
+        fire                 => timer.fired | running
+        claim                => run.claimed
+        go                   => turn.started
+        ? step               => compact turn 1 try 3
+        crash                =>
+        claim                => run.claimed
+        go                   => run.recovered turn.failed(lost) turn.started
+        sum 9                => memory.compacted turn.started
+        say Done.            => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        err context_overflow => turn.failed(context_overflow) run.failed(context_overflow) | failed
+        ? outcome            => context_overflow: the conversation could not be shortened: the provider said context_overflow
+    "#,
+    );
+}
+
+#[test]
+fn a_summary_never_parts_a_call_from_its_result() {
+    for replaced in 0..6 {
+        let mut world = super::world::World::new(plain());
+        for line in [
+            "claim",
+            "see",
+            "call read/pure",
+            "done t1.1 ok",
+            "err context_overflow",
+        ] {
+            world.play(line);
+        }
+        // The world checks the conversation that is asked next.
+        let came = world.play(&format!("sum {replaced}"));
+        assert_eq!(came, "memory.compacted turn.started", "{replaced}");
+    }
+}
+
+#[test]
+fn a_timer_that_nobody_waits_for_changes_nothing() {
+    check(
+        plain(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.perceived turn.started
+        err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        steer after_batch Now. => steer.queued | running
+        claim                  => run.claimed
+        go                     => steer.delivered(after turn 0) turn.started
+        err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire                   => timer.fired | running
+        claim                  => run.claimed
+        go                     => run.waiting(retry) | waiting retry
+        fire                   => timer.fired | running
+        claim                  => run.claimed
+        go                     => turn.started
+    "#,
+    );
+}

@@ -1,0 +1,124 @@
+//! The format of a journal as a contract: one encoded event of every kind. A
+//! change here is a change of what users have stored; it needs a new version.
+//!
+//! Never: a kind without an example.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::event::Event;
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::effect::InDoubt;
+
+use super::policies::{asks, keep_open, money, result_gate, ruled};
+use super::world::World;
+
+/// Journals that together hold every kind that the heart states.
+const LIVES: &[&str] = &[
+    "steer before_next_tool; resteer after_batch; claim; see; \
+     call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; done t1.1 ok; \
+     steer after_batch; unsteer; say Done.",
+    "claim; see; call shell/once {\"command\": \"rm x\"}; tick 60; yes run; revoke; claim; go; \
+     kill t1.1; cancel enough; say Late.",
+    "claim; see; call send/once?; crash; claim; go; found t1.1 unknown; surface t1.1 sent; \
+     claim; go; steer interrupt; halt Half; err context_overflow; sum 1; err rate_limit 40; \
+     fire; claim; go; err server; fire; claim; go; err server; fire; claim; go; err server; \
+     fire; claim; go; err server; fire; claim; go",
+    "claim; see; call report_blocked/pure {\"reason\": \"no key\"}; pause; claim; go; \
+     resume turns 9; claim; go; fire; claim; go; \
+     call report_progress/pure {\"percent\": 5, \"message\": \"on it\"}; \
+     steer follow_up; err auth",
+    "claim; see; raise money 40000; claim; go; call shell/once; yes by cli:anna; \
+     cancel; claim; go",
+];
+
+/// Kinds that the rooms around the heart state.
+const AROUND: &[(&str, &str)] = &[
+    ("run.overdue", r#"{"active":9000,"soft_timeout":8000}"#),
+    (
+        "run.forked",
+        r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#,
+    ),
+    ("tool.progress", r#"{"call":"t1.1","message":"3 of 7"}"#),
+    (
+        "child.started",
+        r#"{"child":"run_01j0000000e008000j6hb7h6nw","agent":"writer","call":"t1.1"}"#,
+    ),
+    (
+        "child.ended",
+        r#"{"child":"run_01j0000000e008000j6hb7h6nw","outcome":{"completed":{"text":"Done."}}}"#,
+    ),
+    (
+        "budget.settled",
+        r#"{"turn":1,"held":{"micros":5,"tokens":7},"charged":{"micros":5,"tokens":7}}"#,
+    ),
+    (
+        "chain.step_started",
+        r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#,
+    ),
+    (
+        "chain.step_completed",
+        r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#,
+    ),
+];
+
+const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;
+
+fn policies() -> Vec<Policy> {
+    let asked = longhaul_core::policy::gate::GateRule {
+        remind: Some(longhaul_core::time::Millis::from_secs(60)),
+        ..asks()
+    };
+    let two = longhaul_core::policy::gate::GateRule {
+        approvers: longhaul_core::policy::gate::Approvers {
+            count: 2,
+            not_submitter: true,
+        },
+        ..asks()
+    };
+    let poor = Policy {
+        rules: vec![two],
+        in_doubt: Some(InDoubt::Ask),
+        ..money(1)
+    };
+    let open = Policy {
+        result_gate: result_gate(longhaul_core::policy::gate::OnTimeout::Approve).result_gate,
+        ..keep_open()
+    };
+    vec![keep_open(), ruled(asked), Policy::default(), open, poor]
+}
+
+#[test]
+fn every_kind_has_its_form() {
+    let mut forms: BTreeMap<&str, String> = BTreeMap::new();
+    for (policy, life) in policies().into_iter().zip(LIVES) {
+        let mut world = World::new(policy);
+        for line in life.split("; ") {
+            world.play(line);
+        }
+        world.bring_to_an_end();
+        for entry in &world.entries {
+            let form = || entry.event.encode().unwrap();
+            forms.entry(entry.event.kind()).or_insert_with(form);
+        }
+    }
+    let sandboxes = Event::KINDS.iter().map(|(kind, _, _)| *kind);
+    let sandboxes = sandboxes.filter(|kind| kind.starts_with("sandbox."));
+    let around = AROUND
+        .iter()
+        .copied()
+        .chain(sandboxes.map(|kind| (kind, SANDBOX)));
+    for (kind, form) in around {
+        let event = Event::decode(kind, 1, form).unwrap();
+        assert_eq!(event.encode().unwrap(), form, "{kind}");
+        let before = forms.insert(kind, form.to_owned());
+        assert_eq!(before, None, "the heart states {kind} itself");
+    }
+    let mut text = String::new();
+    for (kind, version, format) in Event::KINDS {
+        let form = forms
+            .get(kind)
+            .unwrap_or_else(|| panic!("no example of {kind}"));
+        text += &format!("{kind} v{version} format {format}\n  {form}\n");
+    }
+    insta::assert_snapshot!("events", text);
+}

@@ -1,0 +1,391 @@
+//! The life of a run: pending, running, waiting, blocked, paused, and three ends.
+//!
+//! Never: a state that only the fold knows. Each line shows the status of lists.
+
+use super::policies::{keep_open, plain};
+use super::world::script::check;
+
+#[test]
+fn a_run_thinks_acts_and_ends() {
+    check(
+        plain(),
+        r#"
+        ? why                        => It waits for a worker.
+        claim                        => run.claimed | running
+        ? step                       => perceive
+        see                          => run.perceived turn.started
+        ? step                       => ask turn 1 try 1 max 4096
+        call read/pure {"path": "a"} => turn.completed tool.started(t1.1)
+        ? step                       => make t1.1 read {"path": "a"}
+        done t1.1 a poem             => tool.completed(t1.1) turn.started
+        ? said                       => t1.1: a poem
+        say Here it is.              => turn.completed run.completed(Here it is.) | completed
+        ? outcome                    => {"text":"Here it is."}
+        ? step                       => rest
+    "#,
+    );
+}
+
+#[test]
+fn a_final_object_is_data() {
+    check(
+        plain(),
+        r#"
+        claim                                   => run.claimed | running
+        see                                     => run.perceived turn.started
+        say {"success": true, "confidence": 90} => turn.completed run.completed({"success": true, "confidence": 90}) | completed
+        ? outcome                               => {"text":"{\"success\": true, \"confidence\": 90}","data":{"success": true, "confidence": 90},"confidence":90}
+    "#,
+    );
+}
+
+#[test]
+fn finish_ends_the_run_when_all_calls_are_done() {
+    check(
+        plain(),
+        r#"
+        claim        => run.claimed | running
+        see          => run.perceived turn.started
+        call finish/pure {"output": {"success": false}} + read/pure => turn.completed tool.completed(t1.1) tool.started(t1.2)
+        done t1.2 ok => tool.completed(t1.2) run.completed({"success":false}) | completed
+        ? outcome    => {"text":"{\"success\":false}","data":{"success":false}}
+    "#,
+    );
+}
+
+#[test]
+fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
+    check(
+        keep_open(),
+        r#"
+        claim                         => run.claimed | running
+        see                           => run.perceived turn.started
+        say First.                    => turn.completed run.waiting(message) | waiting message
+        ? timers                      => [3600000]
+        steer follow_up More, please. => steer.queued | running
+        claim                         => run.claimed
+        go                            => steer.delivered(after turn 1) turn.started
+        ? said                        => More, please.
+        say Second.                   => turn.completed run.waiting(message) | waiting message
+        ? timers                      => [3600000, 3600000]
+        tick 2000                     =>
+        tick 1600                     => timer.fired timer.fired | running
+        claim                         => run.claimed
+        go                            => run.completed(Second.) | completed
+        tick 9999                     =>
+        claim                         => !not ready
+        go                            => !fenced
+    "#,
+    );
+    check(
+        keep_open(),
+        r#"
+        claim                                   => run.claimed | running
+        see                                     => run.perceived turn.started
+        call finish/pure {"output": "The end."} => turn.completed tool.completed(t1.1) run.completed(The end.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn control_calls_never_run() {
+    check(
+        plain(),
+        r#"
+        claim                                         => run.claimed | running
+        see                                           => run.perceived turn.started
+        call ask_human/pure {"question": "Which colour?", "options": ["red", "blue"]} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        ? gates                                       => Which colour?
+        ? why                                         => It waits for an answer: Which colour?
+        answer Blue.                                  => gate.answered | running
+        claim                                         => run.claimed
+        go                                            => tool.completed(t1.1) turn.started
+        ? said                                        => t1.1: Blue.
+        call report_progress/pure {"percent": 50, "message": "half"} => turn.completed progress.reported tool.completed(t2.1) turn.started
+        ? said                                        => t2.1: noted
+        call report_progress/pure {"percent": 101}    => turn.completed tool.failed(t3.1) turn.started
+        ? said                                        => t3.1: ! `percent` must be a number from 0 to 100
+        call report_blocked/pure {"reason": "no key"} => turn.completed gate.raised(blocked) run.blocked | blocked blocked
+        ? why                                         => It can't go on: no key.
+        answer Here is one.                           => gate.answered | running
+        claim                                         => run.claimed
+        go                                            => tool.completed(t4.1) turn.started
+        ? said                                        => t4.1: Here is one.
+    "#,
+    );
+}
+
+#[test]
+fn a_wait_is_a_timer_or_a_signal() {
+    check(
+        plain(),
+        r#"
+        claim                                    => run.claimed | running
+        see                                      => run.perceived turn.started
+        call wait/pure {"for": "2h"} + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2)
+        ? timers                                 => [7200000]
+        done t1.2 ok                             => tool.completed(t1.2) run.waiting(timer) | waiting timer
+        tick 7200                                => timer.fired | running
+        claim                                    => run.claimed
+        go                                       => tool.completed(t1.1) turn.started
+        ? said                                   => t1.1: the time has come | t1.2: ok
+        call wait/pure {"until": "2001-01-01T00:00:00Z"} => turn.completed tool.started(t2.1) run.waiting(timer) | waiting timer
+        ? timers                                 => [0]
+        fire                                     => timer.fired | running
+        claim                                    => run.claimed
+        go                                       => tool.completed(t2.1) turn.started
+        call wait/pure {"signal": "deploy"}      => turn.completed gate.raised(signal) run.waiting(signal) | waiting signal
+        complete                                 => gate.answered | running
+        claim                                    => run.claimed
+        go                                       => tool.completed(t3.1) turn.started
+        ? said                                   => t3.1: it has happened
+        call wait/pure {"for": "long"}           => turn.completed tool.failed(t4.1) turn.started
+        ? said                                   => t4.1: ! say `for` as a span such as "2h 30m", `until` as a time such as "2026-01-31T09:00:00Z", or `signal` as a name
+    "#,
+    );
+}
+
+#[test]
+fn a_run_is_cancelled_wherever_it_stands() {
+    for (until, closing) in [
+        ("", "close"),
+        ("claim", "go"),
+        ("claim; see", "err stopped"),
+        ("claim; see", "say Too late."),
+        ("claim; see", "halt Half"),
+        ("claim; see; err context_overflow", "sum 1"),
+        ("claim; see; call shell/once", "done t1.1 ok"),
+        ("claim; see; call shell/once", "kill t1.1"),
+        (
+            "claim; see; call ask_human/pure {\"question\": \"?\"}",
+            "close",
+        ),
+        (
+            "claim; see; call wait/pure {\"for\": \"1h\"}; claim",
+            "close",
+        ),
+        ("claim; see; err overloaded", "close"),
+        ("claim; missing a key", "close"),
+        ("claim; release", "close"),
+        ("claim; see; call shell/once; crash", "close"),
+        ("claim; see; call read/pure + read/pure; crash; claim", "go"),
+        ("claim; see; pause; say Hm.", "close"),
+        ("claim; still", "go"),
+    ] {
+        let mut world = super::world::World::new(plain());
+        for line in until.split("; ").filter(|line| !line.is_empty()) {
+            world.play(line);
+        }
+        if closing != "close" {
+            world.play("cancel enough");
+            if world.rows.head == super::world::rows::Head::Ready {
+                world.play("claim");
+            }
+        }
+        let came = world.play(closing);
+        assert!(
+            came.ends_with("run.cancelled"),
+            "{until}; {closing}: {came}"
+        );
+        assert!(!came.contains(".started"), "{came}");
+    }
+}
+
+#[test]
+fn a_cancel_waits_for_what_runs_and_keeps_its_result() {
+    check(
+        plain(),
+        r#"
+        claim                                     => run.claimed | running
+        see                                       => run.perceived turn.started
+        call read/pure + write/keyed + shell/once => turn.completed tool.started(t1.1) tool.started(t1.2)
+        cancel                                    => run.cancel_requested
+        go                                        =>
+        ? step                                    => make t1.1 read {}, make t1.2 write {}
+        done t1.1 late                            => tool.completed(t1.1)
+        steer interrupt                           => steer.queued
+        kill t1.2                                 => tool.interrupted(t1.2) steer.dropped run.cancelled | cancelled
+        ? outcome                                 => cancelled by cli:anna
+        done t1.2 later still                     => !fenced
+    "#,
+    );
+}
+
+#[test]
+fn a_cancel_reaches_a_paused_run() {
+    check(
+        plain(),
+        r#"
+        claim   => run.claimed | running
+        see     => run.perceived turn.started
+        pause   => run.pause_requested
+        say Hm. => turn.completed run.paused | paused
+        cancel  => run.cancel_requested | running
+        claim   => run.claimed
+        go      => run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_pause_waits_for_what_runs() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        pause          => run.pause_requested
+        ? step         => ask turn 1 try 1 max 4096
+        call read/pure => turn.completed run.paused | paused
+        resume         => run.resumed | running
+        claim          => run.claimed
+        go             => tool.started(t1.1)
+        pause          => run.pause_requested
+        done t1.1 ok   => tool.completed(t1.1) run.paused | paused
+        resume         => run.resumed | running
+        claim          => run.claimed
+        go             => turn.started
+        say Done.      => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn a_pause_stills_a_run_that_waits_and_it_waits_again() {
+    check(
+        plain(),
+        r#"
+        claim                                      => run.claimed | running
+        see                                        => run.perceived turn.started
+        call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        pause                                      => run.pause_requested | running
+        claim                                      => run.claimed
+        go                                         => run.paused | paused
+        answer This one.                           => gate.answered
+        resume                                     => run.resumed | running
+        claim                                      => run.claimed
+        go                                         => tool.completed(t1.1) turn.started
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                       => run.claimed | running
+        missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
+        pause                       => run.pause_requested | running
+        claim                       => run.claimed
+        go                          => run.paused | paused
+        resume                      => run.resumed | running
+        claim                       => run.claimed
+        go                          => run.blocked | blocked blocked
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        still  => run.pause_requested run.paused | paused
+        still  => !already
+        pause  => !already
+        resume => run.resumed | pending
+        ? step => perceive
+        claim  => run.claimed | running
+    "#,
+    );
+}
+
+#[test]
+fn a_pause_keeps_the_time_of_a_retry() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        pause          => run.pause_requested
+        err overloaded => turn.failed(overloaded) run.paused | paused
+        resume         => run.resumed | running
+        claim          => run.claimed
+        go             => turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        pause          => run.pause_requested | running
+        claim          => run.claimed
+        go             => run.paused | paused
+        tick 60        => timer.fired
+        resume         => run.resumed | running
+        claim          => run.claimed
+        go             => turn.started
+    "#,
+    );
+}
+
+#[test]
+fn a_missing_part_blocks_until_somebody_helps() {
+    check(
+        plain(),
+        r#"
+        claim                       => run.claimed | running
+        missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
+        ? why                       => It can't go on: Set OPENAI_API_KEY.
+        surface t9.9                => tool.surfaced(t9.9) | running
+        claim                       => run.claimed
+        go                          => run.blocked | blocked blocked
+        surface t9.9                => tool.surfaced(t9.9) | running
+        claim                       => run.claimed
+        missing Set OPENAI_API_KEY. => gate.withdrawn gate.raised(blocked) run.blocked | blocked blocked
+        answer It is set.           => gate.answered | running
+        claim                       => run.claimed
+        ? step                      => perceive
+        see                         => run.perceived turn.started
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                        => run.claimed | running
+        missing Set OPENAI_API_KEY.  => gate.raised(blocked) run.blocked | blocked blocked
+        steer after_batch It is set. => steer.queued | running
+        claim                        => run.claimed
+        go                           => gate.withdrawn
+        see                          => run.perceived steer.delivered(after turn 0) turn.started
+        ? said                       => It is set.
+    "#,
+    );
+}
+
+#[test]
+fn a_driver_lets_go_in_good_order() {
+    check(
+        plain(),
+        r#"
+        claim       => run.claimed | running
+        release     => run.waiting(worker) | running worker
+        ? why       => It waits for a worker.
+        claim       => run.claimed | running
+        see         => run.perceived turn.started
+        release     => !out_of_place
+        err stopped => turn.failed(stopped) run.waiting(worker) | running worker
+        claim       => run.claimed | running
+        go          => turn.started
+        ? step      => ask turn 1 try 2 max 4096
+    "#,
+    );
+}
+
+#[test]
+fn a_release_keeps_timers() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        surface t9.9   => tool.surfaced(t9.9) | running
+        claim          => run.claimed
+        release        => run.waiting(worker) | running worker
+        claim          => run.claimed | running
+        go             => run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+    "#,
+    );
+}

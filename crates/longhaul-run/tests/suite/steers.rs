@@ -1,0 +1,311 @@
+//! Messages for a run in flight: when each is read, in every state.
+//!
+//! Never: lost, and never in the middle of a turn's results.
+
+use longhaul_core::policy::gate::OnTimeout;
+
+use super::policies::{asks, plain, result_gate, ruled};
+use super::world::script::check;
+
+#[test]
+fn after_the_batch() {
+    check(
+        plain(),
+        r#"
+        steer after_batch Use rhymes.    => steer.queued
+        claim                            => run.claimed | running
+        see                              => run.perceived steer.delivered(after turn 0) turn.started
+        ? said                           => Use rhymes.
+        steer after_batch Hurry.         => steer.queued
+        resteer after_batch Don't hurry. => steer.changed
+        call read/pure + shell/once      => turn.completed tool.started(t1.1)
+        done t1.1 ok                     => tool.completed(t1.1) tool.started(t1.2)
+        done t1.2 ok                     => tool.completed(t1.2) steer.delivered(after turn 1) turn.started
+        ? said                           => Don't hurry.
+        unsteer                          => !steer settled
+        resteer after_batch              => !steer settled
+    "#,
+    );
+}
+
+#[test]
+fn before_the_next_tool() {
+    check(
+        plain(),
+        r#"
+        claim                             => run.claimed | running
+        see                               => run.perceived turn.started
+        call shell/once + shell/once      => turn.completed tool.started(t1.1)
+        steer before_next_tool Stop that. => steer.queued
+        done t1.1 ok                      => tool.completed(t1.1) tool.failed(t1.2) steer.delivered(after turn 1) turn.started
+        ? said                            => Stop that.
+        steer before_next_tool No tools.  => steer.queued
+        call shell/once                   => turn.completed tool.failed(t2.1) steer.delivered(after turn 2) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn an_interrupt_cuts_off_what_runs() {
+    check(
+        plain(),
+        r#"
+        claim                       => run.claimed | running
+        see                         => run.perceived turn.started
+        steer interrupt Rhyme!      => steer.queued
+        halt Roses are              => turn.interrupted steer.delivered(after turn 1) turn.started
+        ? said                      => Rhyme!
+        steer interrupt And?        => steer.queued
+        halt                        => turn.interrupted steer.delivered(after turn 2) turn.started
+        call shell/once + read/pure => turn.completed tool.started(t3.1)
+        steer interrupt Stop.       => steer.queued
+        kill t3.1                   => tool.interrupted(t3.1) tool.failed(t3.2) steer.delivered(after turn 3) turn.started
+        ? said                      => Stop.
+    "#,
+    );
+}
+
+#[test]
+fn an_interrupt_that_is_taken_back_leaves_a_valid_conversation() {
+    check(
+        plain(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.perceived turn.started
+        steer interrupt Rhyme! => steer.queued
+        unsteer                => steer.withdrawn
+        halt Roses are         => turn.interrupted turn.started
+        ? said                 => [longhaul] You were cut off. Go on.
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.perceived turn.started
+        steer interrupt Rhyme! => steer.queued
+        pause                  => run.pause_requested
+        halt Roses are         => turn.interrupted run.paused | paused
+        unsteer                => steer.withdrawn
+        resume                 => run.resumed | running
+        claim                  => run.claimed
+        go                     => turn.started
+        ? said                 => [longhaul] You were cut off. Go on.
+    "#,
+    );
+}
+
+#[test]
+fn at_an_approval_it_waits_and_an_interrupt_does_not() {
+    check(
+        ruled(asks()),
+        r#"
+        claim                    => run.claimed | running
+        see                      => run.perceived turn.started
+        call shell/once          => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        steer after_batch Hurry. => steer.queued | running
+        claim                    => run.claimed
+        go                       => run.waiting(approval) | waiting approval
+        steer interrupt Stop.    => steer.queued | running
+        claim                    => run.claimed
+        go                       => gate.withdrawn tool.failed(t1.1) steer.delivered(after turn 1) steer.delivered(after turn 1) turn.started
+        yes @1                   => !already_answered
+    "#,
+    );
+}
+
+#[test]
+fn at_a_question_it_is_the_answer() {
+    check(
+        plain(),
+        r#"
+        claim                            => run.claimed | running
+        see                              => run.perceived turn.started
+        call ask_human/pure {"question": "Which?"} + report_blocked/pure {"reason": "no key"} => turn.completed gate.raised(question) gate.raised(blocked) run.waiting(question) | waiting question
+        steer after_batch The blue one.  => steer.queued | running
+        steer interrupt Here is the key. => steer.queued
+        answer @1 Red.                   => gate.answered
+        claim                            => run.claimed
+        go                               => steer.delivered(as answer) gate.withdrawn tool.completed(t1.1) tool.completed(t1.2) steer.delivered(after turn 1) turn.started
+        ? said                           => Here is the key.
+    "#,
+    );
+}
+
+#[test]
+fn a_message_from_before_the_question_is_not_its_answer() {
+    check(
+        plain(),
+        r#"
+        claim                                      => run.claimed | running
+        see                                        => run.perceived turn.started
+        steer after_batch Use rhymes.              => steer.queued
+        steer follow_up Then a song.               => steer.queued
+        call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        surface t9.9                               => tool.surfaced(t9.9) | running
+        claim                                      => run.claimed
+        go                                         => run.waiting(question) | waiting question
+        answer Blue.                               => gate.answered | running
+        claim                                      => run.claimed
+        go                                         => tool.completed(t1.1) steer.delivered(after turn 1) turn.started
+        say A poem.                                => turn.completed steer.delivered(after turn 2) turn.started
+        ? said                                     => Then a song.
+    "#,
+    );
+}
+
+#[test]
+fn at_a_timer_it_wakes_and_a_follow_up_waits() {
+    check(
+        plain(),
+        r#"
+        claim                        => run.claimed | running
+        see                          => run.perceived turn.started
+        call wait/pure {"for": "1h"} => turn.completed tool.started(t1.1) run.waiting(timer) | waiting timer
+        steer follow_up Later.       => steer.queued | running
+        claim                        => run.claimed
+        go                           => run.waiting(timer) | waiting timer
+        steer after_batch Now.       => steer.queued | running
+        claim                        => run.claimed
+        go                           => tool.completed(t1.1) steer.delivered(after turn 1) turn.started
+        ? said                       => Now.
+        tick 3600                    => timer.fired
+        say Done.                    => turn.completed steer.delivered(after turn 2) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn at_a_signal_an_interrupt_wakes() {
+    check(
+        plain(),
+        r#"
+        claim                               => run.claimed | running
+        see                                 => run.perceived turn.started
+        call wait/pure {"signal": "deploy"} => turn.completed gate.raised(signal) run.waiting(signal) | waiting signal
+        steer after_batch Hm.               => steer.queued | running
+        claim                               => run.claimed
+        go                                  => run.waiting(signal) | waiting signal
+        steer interrupt Stop waiting.       => steer.queued | running
+        claim                               => run.claimed
+        go                                  => gate.withdrawn tool.failed(t1.1) steer.delivered(after turn 1) steer.delivered(after turn 1) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn at_a_retry_it_wakes_and_a_follow_up_waits() {
+    check(
+        plain(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.perceived turn.started
+        err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        steer follow_up Later. => steer.queued | running
+        claim                  => run.claimed
+        go                     => run.waiting(retry) | waiting retry
+        steer after_batch Now. => steer.queued | running
+        claim                  => run.claimed
+        go                     => steer.delivered(after turn 0) turn.started
+        fire                   => timer.fired
+        say Done.              => turn.completed steer.delivered(after turn 1) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn at_a_budget_it_stays() {
+    check(
+        super::policies::money(1),
+        r#"
+        claim                   => run.claimed | running
+        see                     => run.perceived budget.reached(money) run.waiting(budget) | waiting budget
+        steer interrupt Please. => steer.queued | running
+        claim                   => run.claimed
+        go                      => run.waiting(budget) | waiting budget
+        raise money 9000000     => budget.raised | running
+        claim                   => run.claimed
+        go                      => steer.delivered(after turn 0) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn while_it_sums_up_an_interrupt_is_read_first() {
+    check(
+        plain(),
+        r#"
+        claim                       => run.claimed | running
+        see                         => run.perceived turn.started
+        err context_overflow        => turn.failed(context_overflow) turn.started
+        steer interrupt Never mind. => steer.queued
+        halt                        => turn.failed(stopped) steer.delivered(after turn 0) turn.started
+        ? said                      => Never mind.
+        ? step                      => compact turn 1 try 3
+    "#,
+    );
+}
+
+#[test]
+fn a_message_keeps_a_run_from_ending() {
+    check(
+        result_gate(OnTimeout::Approve),
+        r#"
+        claim                        => run.claimed | running
+        see                          => run.perceived turn.started
+        steer follow_up And a title. => steer.queued
+        say A poem.                  => turn.completed steer.delivered(after turn 1) turn.started
+        say Poem, a poem.            => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        steer after_batch No, wait.  => steer.queued | running
+        claim                        => run.claimed
+        go                           => run.waiting(approval) | waiting approval
+        yes                          => gate.answered | running
+        claim                        => run.claimed
+        go                           => steer.delivered(after turn 2) turn.started
+        say Poem.                    => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        steer interrupt Stop.        => steer.queued | running
+        claim                        => run.claimed
+        go                           => gate.withdrawn steer.delivered(after turn 3) turn.started
+        ? said                       => Stop.
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                                        => run.claimed | running
+        see                                          => run.perceived turn.started
+        call finish/pure {"output": "x"} + read/pure => turn.completed tool.completed(t1.1) tool.started(t1.2)
+        steer after_batch One more thing.            => steer.queued
+        done t1.2 ok                                 => tool.completed(t1.2) steer.delivered(after turn 1) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn at_the_end_it_is_dropped_and_then_refused() {
+    check(
+        plain(),
+        r#"
+        claim                    => run.claimed | running
+        see                      => run.perceived turn.started
+        steer follow_up Later.   => steer.queued
+        err auth                 => turn.failed(auth) steer.dropped run.failed(auth) | failed
+        steer after_batch Hello? => !run_ended
+    "#,
+    );
+}
+
+#[test]
+fn a_message_says_something_and_not_too_much() {
+    let mut world = super::world::World::new(plain());
+    let long = "x".repeat(64 * 1024 + 1);
+    assert_eq!(
+        world.play(&format!("steer after_batch {long}")),
+        "!too_long"
+    );
+    assert_eq!(world.play("steer after_batch  "), "!empty");
+    for _ in 0..64 {
+        assert_eq!(world.play("steer after_batch x"), "steer.queued");
+    }
+    assert_eq!(world.play("steer after_batch x"), "!steers full");
+}

@@ -1,0 +1,287 @@
+//! Tests as text: each line is something that happens, and what comes of it.
+//!
+//! Never: hides a line. The whole script is compared with what really happened.
+
+use longhaul_core::event::tool::{Finding, ToolOutput, ToolSurfaced};
+use longhaul_core::id::SteerId;
+use longhaul_core::message::StopReason;
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::gate::{Answer, Decision, GateStatus, Scope};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Micros;
+use longhaul_run::Input;
+use longhaul_run::input::ToolEnd;
+use longhaul_run::outside::Word;
+
+use super::brief::brief;
+use super::talk;
+use super::{Told, World};
+
+/// Plays a script of `line => what comes of it` and compares the whole of it.
+#[track_caller]
+pub(crate) fn check(policy: Policy, script: &str) -> World {
+    check_in(World::new(policy), script)
+}
+
+/// The same in a world that stands already.
+#[track_caller]
+pub(crate) fn check_in(mut world: World, script: &str) -> World {
+    let mut before = world.standing();
+    let mut went = Vec::new();
+    let mut expected = Vec::new();
+    for line in script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let (op, expect) = line.split_once("=>").unwrap_or((line, ""));
+        let mut came = world.play(op.trim());
+        if world.standing() != before {
+            before = world.standing();
+            came = format!("{came} | {before}");
+        }
+        expected.push(format!("{} => {}", op.trim(), expect.trim()));
+        went.push(format!("{} => {}", op.trim(), came.trim()));
+    }
+    let (went, expected) = (went.join("\n"), expected.join("\n"));
+    assert!(went == expected, "it went like this:\n{went}\n");
+    world
+}
+
+impl World {
+    /// Lets one line happen, and says in short what came of it.
+    pub(crate) fn play(&mut self, line: &str) -> String {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "?" => self.shown(rest),
+            "claim" => said(self.claim()),
+            "crash" => said(self.crash()),
+            "tick" => self.tick(Millis::from_secs(rest.parse().unwrap())),
+            "fire" => self.fire_next(),
+            "drive" => self.drive(rest.parse().unwrap()),
+            "race" => {
+                let (pick, line) = rest.split_once(' ').unwrap();
+                self.race(pick.parse().unwrap(), line)
+            }
+            _ => match self.input(verb, rest) {
+                Some(input) => said(self.tell(input)),
+                None => "-".into(),
+            },
+        }
+    }
+
+    /// The input that a line stands for; none: there is nothing to say it to.
+    pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<Input> {
+        driver(verb, rest).or_else(|| self.outsider(verb, rest).map(Input::Outside))
+    }
+
+    fn outsider(&mut self, verb: &str, rest: &str) -> Option<Word> {
+        let by = || "cli:anna".to_owned();
+        Some(match verb {
+            "yes" | "no" | "edit" | "answer" | "complete" => return self.answer(verb, rest),
+            "steer" => {
+                let (delivery, text) = rest.split_once(' ').unwrap_or((rest, "Hurry."));
+                self.steers_written += 1;
+                Word::Steer {
+                    steer: SteerId::from_bits(self.steers_written),
+                    text: text.into(),
+                    delivery: talk::delivery_of(delivery),
+                    by: by(),
+                }
+            }
+            "unsteer" => Word::WithdrawSteer {
+                steer: SteerId::from_bits(rest.parse().unwrap_or(self.steers_written)),
+                by: by(),
+            },
+            "resteer" => {
+                let (delivery, text) = rest.split_once(' ').unwrap_or((rest, "Take your time."));
+                Word::ChangeSteer {
+                    steer: SteerId::from_bits(self.steers_written),
+                    text: text.into(),
+                    delivery: talk::delivery_of(delivery),
+                    by: by(),
+                }
+            }
+            "cancel" => Word::Cancel {
+                by: by(),
+                reason: rest.into(),
+            },
+            "pause" => Word::Pause { by: by() },
+            "resume" => Word::Resume {
+                by: by(),
+                raise: raise(rest),
+            },
+            "raise" => Word::RaiseBudget {
+                raise: raise(rest).unwrap_or_default(),
+                by: by(),
+            },
+            "revoke" => Word::RevokeRule {
+                rule: self.rows.rules.iter().find(|rule| rule.active)?.clone(),
+                by: by(),
+            },
+            "surface" => {
+                let (call, text) = rest.split_once(' ').unwrap_or((rest, "it worked"));
+                Word::Surface(ToolSurfaced {
+                    call: call.parse().unwrap(),
+                    is_error: false,
+                    output: ToolOutput::text(text),
+                })
+            }
+            other => panic!("nobody knows what `{other}` means"),
+        })
+    }
+
+    /// `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON`, `answer WORDS`,
+    /// each at the oldest open gate, or at gate 2 with `yes @2`; `blind` names no
+    /// digest and `stale` a wrong one.
+    fn answer(&mut self, verb: &str, rest: &str) -> Option<Word> {
+        let (place, rest) = match rest.strip_prefix('@') {
+            Some(rest) => {
+                let (place, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                (Some(place.parse::<usize>().unwrap() - 1), rest)
+            }
+            None => (None, rest),
+        };
+        let (rest, by) = rest.split_once("by ").unwrap_or((rest, "cli:anna"));
+        let rest = rest.trim();
+        let open = |gate: &&longhaul_core::policy::gate::GateRow| gate.status == GateStatus::Open;
+        let gate = match place {
+            Some(place) => self.rows.gates.get(place)?,
+            None => self.rows.gates.iter().find(open)?,
+        };
+        let decision = match verb {
+            "yes" => Decision::Approve,
+            "no" => Decision::Reject,
+            "edit" => Decision::Edit(RawJson::parse(rest).unwrap()),
+            "answer" => Decision::Answer(rest.into()),
+            _ => Decision::Complete,
+        };
+        let note = (verb == "no" && !rest.is_empty() && rest != "run").then(|| rest.to_owned());
+        let digest = match rest {
+            "blind" => None,
+            "stale" => Some(longhaul_core::raw::Hash::of(b"another thing")),
+            _ => gate.spec.digest.map(|_| standing_digest(gate)),
+        };
+        let answer = Answer {
+            decision,
+            by: by.into(),
+            scope: if rest == "run" {
+                Scope::Run
+            } else {
+                Scope::Once
+            },
+            note,
+            payload: None,
+            digest,
+        };
+        Some(Word::Answer {
+            gate: Box::new(gate.clone()),
+            answer,
+        })
+    }
+
+    /// Lets time pass and tells every timer that is due, in order.
+    pub(crate) fn tick(&mut self, span: Millis) -> String {
+        let until = self.now.plus(span);
+        let mut came = Vec::new();
+        while let Some((due, _)) = self.rows.first_timer().filter(|(due, _)| *due <= until) {
+            self.now = self.now.max(due);
+            came.push(self.fire_next());
+        }
+        self.now = until;
+        came.retain(|came| !came.is_empty());
+        came.join(" ")
+    }
+
+    /// Waits for the first timer and tells it.
+    pub(crate) fn fire_next(&mut self) -> String {
+        let Some((due, timer)) = self.rows.first_timer() else {
+            return "-".into();
+        };
+        self.now = self.now.max(due);
+        let due = self.rows.due_timer(timer).unwrap();
+        let told = self.tell(Input::Outside(Word::Timer(Box::new(due))));
+        assert!(matches!(told, Told::Facts(_)), "a timer is told: {told:?}");
+        said(told)
+    }
+}
+
+/// What a driver, or whoever closes the run, says.
+fn driver(verb: &str, rest: &str) -> Option<Input> {
+    let (first, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    let call = || first.parse().unwrap();
+    let one = |end| Some(Input::ToolsDone(vec![talk::done(call(), end, text)]));
+    match verb {
+        "go" => Some(Input::GoOn),
+        "see" => Some(talk::perceived()),
+        "say" => Some(talk::replied(rest, "", StopReason::EndTurn)),
+        "call" => Some(talk::replied("", rest, StopReason::ToolUse)),
+        "cut" => Some(talk::replied("I was about to", rest, StopReason::MaxTokens)),
+        "refuse" => Some(talk::replied("I won't.", rest, StopReason::Refusal)),
+        "hold" => Some(talk::replied("One moment.", rest, StopReason::PauseTurn)),
+        "err" => Some(talk::failed(talk::class_of(first), text.parse().ok())),
+        "halt" => Some(talk::interrupted(rest)),
+        "sum" => Some(talk::compacted(rest.parse().unwrap())),
+        "done" => one(ToolEnd::Completed),
+        "fail" => one(ToolEnd::Failed),
+        "kill" => one(ToolEnd::Interrupted),
+        "found" => Some(Input::Verified {
+            call: call(),
+            finding: match text {
+                "nothing" => Finding::NotHappened,
+                "unknown" => Finding::Unknown,
+                text => Finding::Happened(ToolOutput::text(text)),
+            },
+        }),
+        "missing" => Some(Input::Missing(rest.into())),
+        "release" => Some(Input::Release),
+        "close" => Some(Input::Close {
+            by: "cli:anna".into(),
+            reason: rest.into(),
+        }),
+        "still" => Some(Input::Still {
+            by: "cli:anna".into(),
+        }),
+        _ => None,
+    }
+}
+
+fn raise(rest: &str) -> Option<Raise> {
+    let (what, many) = rest.split_once(' ')?;
+    let many: u64 = many.parse().unwrap();
+    let mut raise = Raise::default();
+    match what {
+        "money" => raise.micros = Some(Micros(many)),
+        "tokens" => raise.tokens = Some(many),
+        "turns" => raise.turns = u32::try_from(many).ok(),
+        _ => raise.active = Some(Millis::from_secs(many)),
+    }
+    Some(raise)
+}
+
+/// The digest that whoever looks at the gate now is shown.
+fn standing_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core::raw::Hash {
+    let edit = gate.answers.iter().rev().find_map(|given| {
+        let Decision::Edit(edited) = &given.answer.decision else {
+            return None;
+        };
+        Some(edited)
+    });
+    let original = gate.spec.digest.unwrap();
+    let Some(edited) = edit else {
+        return original;
+    };
+    let value = serde_json::json!({ "v": 1, "original": original, "edited": edited.value() });
+    longhaul_core::raw::Hash::of(longhaul_core::raw::canonical(&value).as_bytes())
+}
+
+/// What came of it, in short.
+pub(crate) fn said(told: Told) -> String {
+    match told {
+        Told::Facts(events) => events.iter().map(brief).collect::<Vec<_>>().join(" "),
+        Told::Refused(refusal) => format!("!{}", refusal.code()),
+        Told::Objected(why) => format!("!{why}"),
+    }
+}
