@@ -21,6 +21,8 @@ mod lock;
 mod new_run;
 mod open;
 mod place;
+#[cfg(test)]
+mod plan;
 mod prune;
 mod queue;
 mod reader;

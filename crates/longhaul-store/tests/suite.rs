@@ -3,5 +3,11 @@
 #[cfg(test)]
 mod suite {
     mod conformance;
+    mod damage;
+    mod disk;
+    mod driver;
+    mod faults;
+    mod form;
     mod kit;
+    mod process;
 }

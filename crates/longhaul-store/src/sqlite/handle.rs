@@ -51,6 +51,12 @@ impl SqliteStore {
         self.boot
     }
 
+    /// How many commits changed this store since it was opened, as far as they
+    /// were noticed.
+    pub fn commits(&self) -> u64 {
+        self.changes.rung()
+    }
+
     /// Refuses what only a driver may do.
     pub(crate) fn must_drive(&self, verb: &'static str) -> Result<(), StoreError> {
         match self.role {

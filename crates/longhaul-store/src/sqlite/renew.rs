@@ -32,6 +32,7 @@ pub(crate) fn renew(tx: &Tx<'_>, beat: &Beat) -> Result<Done<Renewed>, Fault> {
     {
         return Ok(Done::Quiet(answer(Standing::Dead, 0)));
     }
+    let is_new = before.is_none();
     let in_touch_since = before
         .filter(|before| before.beat_at.plus(before.ttl) >= tx.now)
         .map_or(tx.now, |before| before.in_touch_since);
@@ -60,10 +61,10 @@ pub(crate) fn renew(tx: &Tx<'_>, beat: &Beat) -> Result<Done<Renewed>, Fault> {
     let may_reap = in_touch_since.plus(ttl) <= tx.now;
     let reaped = if may_reap { reap(tx)? } else { 0 };
     let renewed = answer(standing, reaped);
-    Ok(if reaped == 0 {
-        Done::Quiet(renewed)
-    } else {
+    Ok(if is_new || reaped > 0 {
         Done::Kept(renewed)
+    } else {
+        Done::Quiet(renewed)
     })
 }
 

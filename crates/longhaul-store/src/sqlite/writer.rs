@@ -120,11 +120,11 @@ impl Writer {
         }
         match self.commit() {
             Ok(()) => {
-                answer(ran, None, &self.at);
                 if is_news {
                     self.changes
                         .send_modify(|count| *count = count.wrapping_add(1));
                 }
+                answer(ran, None, &self.at);
                 None
             }
             Err(lost) => {

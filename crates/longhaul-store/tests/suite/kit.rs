@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_core::port::store::StoreError;
 use longhaul_store::{Options, Role, SqliteStore, open};
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::conformance::store::kit::World;
+use longhaul_testkit::ids::Ids;
 use tempfile::TempDir;
 
 /// How many rounds a race is run over a file: each costs a sync.
@@ -45,9 +47,12 @@ impl Folder {
         self.open(Role::Driver).unwrap()
     }
 
-    /// A world around this folder's store.
+    /// A world around this folder's store, with ids that no other world has.
     pub(crate) fn world(&self, store: SqliteStore) -> World {
-        World::new(Harness::new(store, self.clock.clone()))
+        static WORLDS: AtomicU32 = AtomicU32::new(100);
+        let ids = Ids::new(WORLDS.fetch_add(1, Ordering::Relaxed));
+        let at = Harness::new(store, self.clock.clone());
+        World { at, ids }
     }
 }
 
@@ -69,4 +74,13 @@ pub(crate) async fn in_memory() -> Harness {
     let clock = SimClock::new();
     let options = Options::new("sqlite::memory:", Role::Driver, Arc::new(clock.clone()));
     Harness::new(open(options).unwrap(), clock)
+}
+
+/// A connection past the store, to look or to damage.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test looks at the file from outside"
+)]
+pub(crate) fn connect(file: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(file).unwrap()
 }

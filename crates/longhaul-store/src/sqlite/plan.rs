@@ -1,0 +1,58 @@
+//! How the statements that run all the time are carried out.
+//!
+//! Never: part of a build that ships.
+
+use longhaul_core::time::Timestamp;
+use rusqlite::Connection;
+
+use crate::sqlite::append::DRIVE;
+use crate::sqlite::claim::{PICK, PICK_TYPES};
+use crate::sqlite::lane::NEXT;
+use crate::sqlite::timer::DUE;
+use crate::sqlite::{connect, schema};
+
+fn store() -> Connection {
+    let conn = connect::memory().unwrap();
+    schema::migrate(&conn, "memory", Timestamp::default()).unwrap();
+    conn
+}
+
+fn check(sql: &str, expected: &[&str]) {
+    let conn = store();
+    let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
+    let steps = plan
+        .query_map(rusqlite::params_from_iter(nulls), |row| row.get(3))
+        .unwrap();
+    let steps: Vec<String> = steps.collect::<Result<_, _>>().unwrap();
+    assert_eq!(steps, expected, "{sql}");
+}
+
+#[test]
+fn a_claim_walks_the_queue_in_its_order() {
+    let walk = "SEARCH q USING PRIMARY KEY (inbox=?)";
+    let head = "SEARCH h USING PRIMARY KEY (run=?)";
+    check(PICK, &[walk, head]);
+    // The types are read into a list once; the walk stays the same.
+    let types = "SCAN json_each VIRTUAL TABLE INDEX 1:";
+    let list = ["LIST SUBQUERY 1", types, "CREATE BLOOM FILTER"];
+    check(PICK_TYPES, &[walk, list[0], list[1], list[2], head]);
+}
+
+#[test]
+fn due_timers_are_walked_in_their_order() {
+    let walk = "SEARCH t USING PRIMARY KEY (fire_at<?)";
+    let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
+    check(DUE, &[walk, head]);
+}
+
+#[test]
+fn the_next_of_a_lane_is_the_first_of_an_index() {
+    let walk = "SEARCH r USING INDEX run_in_lane (lane=? AND lane_seq>?)";
+    check(NEXT, &[walk, "SEARCH h USING PRIMARY KEY (run=?)"]);
+}
+
+#[test]
+fn an_append_finds_its_head_by_its_key() {
+    check(DRIVE, &["SEARCH run_head USING PRIMARY KEY (run=?)"]);
+}

@@ -1,0 +1,197 @@
+//! Files that are not what they should be: one clear error, and no change.
+
+use std::fs;
+use std::path::Path;
+
+use longhaul_core::id::Seq;
+use longhaul_core::port::store::{ReadAsk, RowsAsk, Store as _, StoreError};
+use longhaul_store::{Role, open};
+use longhaul_testkit::conformance::store::kit::claim_ask;
+
+use super::kit::{Folder, connect};
+
+/// Opens what stands there, and wants it refused as damaged and left alone.
+fn refuses(folder: &Folder, why: &str) {
+    let before = fs::read(folder.file()).unwrap();
+    for role in [Role::Driver, Role::Outsider] {
+        let error = folder.open(role).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(fs::read(folder.file()).unwrap(), before, "it was touched");
+}
+
+/// A folder with a store of a hundred runs in it, closed.
+async fn filled() -> Folder {
+    let folder = Folder::new();
+    let world = folder.world(folder.drive());
+    let runs = (0..100).map(|_| world.new_run(|_| {})).collect();
+    world.ask(runs).await;
+    drop(world);
+    folder
+}
+
+#[test]
+fn garbage_is_no_store() {
+    for garbage in [
+        &b"not a database, and longer than a header is".repeat(9)[..],
+        b"x",
+    ] {
+        let folder = Folder::new();
+        fs::write(folder.file(), garbage).unwrap();
+        refuses(&folder, "it is no SQLite database");
+        assert!(!folder.dir.path().join("driver.lock").exists());
+    }
+}
+
+#[test]
+fn databases_of_others_are_left_alone() {
+    for mark in [0, 77] {
+        let folder = Folder::new();
+        let conn = connect(&folder.file());
+        conn.execute_batch(&format!(
+            "PRAGMA application_id = {mark}; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);"
+        ))
+        .unwrap();
+        drop(conn);
+        refuses(&folder, "another program");
+    }
+}
+
+#[test]
+fn an_empty_file_becomes_a_store() {
+    let folder = Folder::new();
+    fs::write(folder.file(), b"").unwrap();
+    folder.drive();
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_off_is_damaged() {
+    let folder = filled().await;
+    let whole = fs::read(folder.file()).unwrap();
+    for part in [2, 4, 10] {
+        fs::write(folder.file(), &whole[..whole.len() / part]).unwrap();
+        let damaged = read_everything(&folder).await.unwrap_err();
+        assert!(matches!(damaged, StoreError::Corrupt { .. }), "{damaged}");
+    }
+}
+
+#[tokio::test]
+async fn flipped_bytes_are_an_error_or_change_nothing() {
+    let folder = filled().await;
+    let whole = fs::read(folder.file()).unwrap();
+    let mut damaged = 0;
+    for place in (100..whole.len()).step_by(1_531) {
+        let mut flipped = whole.clone();
+        for byte in flipped.iter_mut().skip(place).take(24) {
+            *byte ^= 0xa5;
+        }
+        fs::write(folder.file(), flipped).unwrap();
+        match read_everything(&folder).await {
+            Ok(()) => {}
+            Err(StoreError::Corrupt { .. } | StoreError::Event { .. }) => damaged += 1,
+            // Seen only when everything was to be written: then nothing more is.
+            Err(StoreError::Closed { why, .. }) if why.contains("malformed") => damaged += 1,
+            Err(other) => panic!("at {place}: {other:?}"),
+        }
+    }
+    assert!(damaged > 10, "only {damaged} damages were seen");
+}
+
+/// Opens, looks at every run, claims, and closes.
+async fn read_everything(folder: &Folder) -> Result<(), StoreError> {
+    let store = folder.open(Role::Driver)?;
+    let ask = RowsAsk {
+        limit: usize::MAX,
+        ..RowsAsk::default()
+    };
+    for row in store.rows(ask).await? {
+        let ask = ReadAsk {
+            run: row.id,
+            after: Seq::START,
+            limit: usize::MAX,
+        };
+        store.read(ask).await?;
+    }
+    let worker = longhaul_testkit::ids::Ids::new(9).worker();
+    store
+        .renew(longhaul_testkit::conformance::store::kit::beat(worker))
+        .await?;
+    store.claim(claim_ask(worker)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_with_both_numbers() {
+    let folder = filled().await;
+    let conn = connect(&folder.file());
+    let step = "INSERT INTO migration VALUES (2, 'later', x'00', 0)";
+    conn.execute_batch(step).unwrap();
+    drop(conn);
+    let error = folder.open(Role::Driver).unwrap_err();
+    let newer = matches!(
+        error,
+        StoreError::Newer {
+            found: 2,
+            known: 1,
+            ..
+        }
+    );
+    assert!(newer, "{error}");
+}
+
+#[tokio::test]
+async fn a_past_that_is_not_ours_is_refused() {
+    let folder = filled().await;
+    let conn = connect(&folder.file());
+    conn.execute_batch("UPDATE migration SET checksum = x'00'")
+        .unwrap();
+    drop(conn);
+    let error = folder.open(Role::Driver).unwrap_err().to_string();
+    assert!(
+        error.contains("its migration `ground` is not the one"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_fact_is_named_and_never_claimed() {
+    let folder = Folder::new();
+    let world = folder.world(folder.drive());
+    let run = world.open(|_| {}).await;
+    let conn = connect(&folder.file());
+    let id = run.bytes();
+    conn.execute(
+        "INSERT INTO journal (run, seq, epoch, at, kind, v, body)
+         VALUES (?1, 2, 0, 0, 'run.teleported', 1, '{}')",
+        (id,),
+    )
+    .unwrap();
+    conn.execute(
+        "UPDATE run_head SET last = 2, format = 2 WHERE run = ?1",
+        (id,),
+    )
+    .unwrap();
+    let ask = ReadAsk {
+        run,
+        after: Seq::START,
+        limit: 10,
+    };
+    let error = world.at.store.read(ask).await.unwrap_err();
+    let StoreError::Event { seq: Seq(2), .. } = error else {
+        panic!("{error}");
+    };
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("run.teleported"), "{why}");
+    assert_eq!(world.claim(world.worker().await).await, []);
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_file_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir(folder.file()).unwrap();
+    assert!(folder.open(Role::Driver).is_err());
+    let below = Path::new("/dev/null/longhaul.db");
+    let options = super::kit::options(below, Role::Driver, &folder.clock);
+    assert!(open(options).is_err());
+}

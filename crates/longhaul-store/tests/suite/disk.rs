@@ -1,0 +1,114 @@
+//! Real disks: one that is full, and one that may not be written to.
+
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_core::port::store::StoreError;
+use longhaul_store::{Role, open};
+use longhaul_testkit::clock::SimClock;
+use tempfile::TempDir;
+
+use super::faults::{fill, long};
+use super::kit::{Folder, connect, options};
+
+/// A small file system of its own, where this user may mount one.
+struct Disk(TempDir);
+
+impl Disk {
+    /// None where mounting is not allowed: then only the tests that bound the
+    /// file's pages speak of a full disk.
+    fn mount(size: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size}"),
+                "longhaul-test",
+            ])
+            .arg(dir.path())
+            .output();
+        let is_there = mounted.is_ok_and(|output| output.status.success());
+        is_there.then_some(Self(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn make_read_only(&self) {
+        let remount = Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(self.path())
+            .status();
+        assert!(remount.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_takes_nothing_and_loses_nothing() {
+    let Some(disk) = Disk::mount("3m") else {
+        return;
+    };
+    let clock = SimClock::new();
+    let file = disk.path().join("longhaul.db");
+    let folder = Folder::new();
+    let world = folder.world(open(options(&file, Role::Driver, &clock)).unwrap());
+    let mut held = world.held(|_| {}).await;
+    let ballast = disk.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+
+    let acknowledged = fill(&mut held).await * 40 + 2;
+    assert_eq!(world.journal(held.run).await.len(), acknowledged);
+
+    // When there is room again, the same driver goes on where it stood.
+    std::fs::remove_file(&ballast).unwrap();
+    held.write(long()).await;
+    world.is_in_order().await;
+    let run = held.run;
+    drop((world, held));
+    let sound: String = connect(&file)
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(sound, "ok");
+    let world = folder.world(open(options(&file, Role::Driver, &clock)).unwrap());
+    assert_eq!(world.journal(run).await.len(), acknowledged + 40);
+}
+
+#[test]
+fn a_disk_without_room_for_a_store_says_so() {
+    let Some(disk) = Disk::mount("100k") else {
+        return;
+    };
+    let file = disk.path().join("longhaul.db");
+    let error = open(options(&file, Role::Driver, &SimClock::new())).unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+}
+
+#[test]
+fn a_disk_that_may_not_be_written_to_is_refused() {
+    let Some(disk) = Disk::mount("10m") else {
+        return;
+    };
+    let clock = SimClock::new();
+    let file = disk.path().join("longhaul.db");
+    drop(open(options(&file, Role::Driver, &clock)).unwrap());
+    disk.make_read_only();
+    for file in [
+        file,
+        disk.path().join("other.db"),
+        disk.path().join("new/other.db"),
+    ] {
+        for role in [Role::Driver, Role::Outsider] {
+            let error = open(options(&file, role, &clock)).unwrap_err();
+            assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+        }
+    }
+}

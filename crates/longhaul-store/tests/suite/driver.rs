@@ -1,0 +1,181 @@
+//! One process drives, any other looks on.
+
+use longhaul_core::id::Seq;
+use longhaul_core::port::shelves::Shelves as _;
+use longhaul_core::port::store::{Author, PruneAsk, Standing, Store as _, StoreError};
+use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
+use longhaul_store::{Options, Role, open};
+use longhaul_testkit::conformance::store::facts::{cancel_requested, cancels, progress, says};
+use longhaul_testkit::conformance::store::kit::{beat, claim_ask, runs, stands};
+
+use super::kit::Folder;
+
+#[test]
+fn a_second_driver_is_told_who_the_first_is() {
+    let folder = Folder::new();
+    let holder = "http://127.0.0.1:4000".to_owned();
+    let first = open(Options {
+        holder,
+        ..folder.options(Role::Driver)
+    });
+    let refused = folder.open(Role::Driver).unwrap_err();
+    let StoreError::Driven { holder, .. } = &refused else {
+        panic!("{refused}");
+    };
+    let pid = std::process::id();
+    assert_eq!(*holder, format!("pid {pid}, http://127.0.0.1:4000"));
+    drop(first);
+    folder.drive();
+}
+
+#[tokio::test]
+async fn what_was_leased_under_an_older_boot_is_ready_again() {
+    let folder = Folder::new();
+    let store = folder.drive();
+    assert_eq!(store.boot(), 1);
+    let world = folder.world(store);
+    let held = world.held(|_| {}).await;
+    let (run, worker) = (held.run, held.worker);
+    drop((world, held));
+
+    let store = folder.drive();
+    assert_eq!(store.boot(), 2);
+    let world = folder.world(store);
+    world.is(run, Status::Running, "worker").await;
+    // A worker's id is new at every boot: the old one is buried.
+    assert_eq!(world.beat(worker).await.standing, Standing::Dead);
+    assert_eq!(world.claim(worker).await, []);
+    let again = world.take(world.worker().await).await;
+    assert_eq!((again.run, again.epoch.0), (run, 2));
+    assert_eq!(
+        world.kinds(run).await,
+        ["run.created", "run.claimed", "run.claimed"]
+    );
+}
+
+#[tokio::test]
+async fn an_outsider_submits_tells_closes_and_reads() {
+    let folder = Folder::new();
+    let driver = folder.world(folder.drive());
+    let outsider = folder.world(folder.open(Role::Outsider).unwrap());
+    let run = outsider.open(|_| {}).await;
+    stands(&outsider.tell(run, says([cancel_requested()])).await);
+    assert_eq!(
+        driver.kinds(run).await,
+        ["run.created", "run.cancel_requested"]
+    );
+    stands(&outsider.close(run, Seq(2), cancels()).await);
+    driver.is(run, Status::Cancelled, "").await;
+    assert_eq!(driver.claim(driver.worker().await).await, []);
+}
+
+#[tokio::test]
+async fn an_outsider_does_not_drive() {
+    let folder = Folder::new();
+    let driver = folder.world(folder.drive());
+    let held = driver.held(|_| {}).await;
+    let outsider = folder.open(Role::Outsider).unwrap();
+    let prune = PruneAsk {
+        runs_older: Millis::ZERO,
+        blobs_older: Millis::ZERO,
+        limit: 1,
+    };
+    let append = longhaul_core::port::store::Append {
+        run: held.run,
+        author: held.author(),
+        batch: says([progress(1)]),
+    };
+    assert!(matches!(held.author(), Author::Driver { .. }));
+    let refused = [
+        outsider.claim(claim_ask(held.worker)).await.err(),
+        outsider.renew(beat(held.worker)).await.err(),
+        outsider.prune(prune).await.err(),
+        outsider.append(append).await.err(),
+        outsider.repair().await.err(),
+        outsider.due(1).await.err(),
+    ];
+    for error in refused {
+        assert!(
+            matches!(error, Some(StoreError::Outsider { .. })),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn commits_of_this_and_other_stores_are_heard() {
+    let folder = Folder::new();
+    let driver = folder.world(folder.drive());
+    let mut watch = driver.at.store.watch();
+    driver.open(|_| {}).await;
+    watch.changed().await.unwrap();
+    let outsider = folder.world(folder.open(Role::Outsider).unwrap());
+    let mut watch = driver.at.store.watch();
+    let run = outsider.open(|_| {}).await;
+    // Looked for every 20 ms; what is heard may be older than what is waited for.
+    let worker = driver.worker().await;
+    let mut seen = runs(&driver.claim(worker).await);
+    while !seen.contains(&run) {
+        watch.changed().await.unwrap();
+        seen = runs(&driver.claim(worker).await);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_store() {
+    let folder = Folder::new();
+    let store = folder.drive();
+    let mut watch = store.watch();
+    drop(store);
+    let ended = watch.changed().await;
+    assert!(matches!(ended, Err(StoreError::Closed { .. })), "{ended:?}");
+}
+
+#[tokio::test]
+async fn looking_and_finding_nothing_rings_no_bell() {
+    let clock = longhaul_testkit::clock::SimClock::new();
+    let options = Options::new(
+        "sqlite::memory:",
+        Role::Driver,
+        std::sync::Arc::new(clock.clone()),
+    );
+    let store = open(options).unwrap();
+    let world = longhaul_testkit::conformance::store::kit::World::new(
+        longhaul_testkit::conformance::harness::Harness::new(store, clock),
+    );
+    let worker = world.worker().await;
+    let mut watch = world.at.store.watch();
+    assert_eq!(world.claim(worker).await, []);
+    world.beat(worker).await;
+    world.is_in_order().await;
+    let heard = tokio::select! {
+        biased;
+        _ = watch.changed() => true,
+        () = std::future::ready(()) => false,
+    };
+    assert!(
+        !heard,
+        "whoever claims when it hears the bell would never rest"
+    );
+}
+
+#[test]
+fn several_may_make_the_same_store_at_once() {
+    let folder = Folder::new();
+    std::thread::scope(|scope| {
+        let open = || folder.open(Role::Outsider).map(drop).unwrap();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn folders_are_made() {
+    let folder = Folder::new();
+    let file = folder.dir.path().join("a/b/longhaul.db");
+    drop(open(super::kit::options(&file, Role::Driver, &folder.clock)).unwrap());
+    assert!(file.is_file() && file.with_file_name("driver.lock").is_file());
+}
