@@ -30,6 +30,8 @@ const OUTSIDE: &[&str] = &[
     "steer after_batch",
     "steer before_next_tool",
     "steer interrupt",
+    "steer interrupt",
+    "steer interrupt",
     "steer follow_up",
     "unsteer",
     "resteer interrupt",
@@ -44,7 +46,6 @@ const OUTSIDE: &[&str] = &[
     "surface t1.2",
     "surface t2.1",
     "fire",
-    "cancel",
 ];
 
 const WILD: &[&str] = &[
@@ -78,12 +79,13 @@ const DOUBTS: &[InDoubt] = &[InDoubt::Tell, InDoubt::Ask, InDoubt::Fail];
 /// Scripts of up to `most` lines.
 pub(crate) fn lines(most: usize) -> impl Strategy<Value = Vec<String>> {
     let line = prop_oneof![
-        12 => (0_usize..50).prop_map(|pick| format!("drive {pick}")),
-        4 => (0_usize..50, select(OUTSIDE)).prop_map(|(pick, line)| format!("race {pick} {line}")),
-        5 => select(OUTSIDE).prop_map(str::to_owned),
-        1 => select(WILD).prop_map(str::to_owned),
-        1 => Just("crash".to_owned()),
-        1 => (1_u64..4_000).prop_map(|span| format!("tick {span}")),
+        60 => (0_usize..42).prop_map(|pick| format!("drive {pick}")),
+        20 => (0_usize..42, select(OUTSIDE)).prop_map(|(pick, line)| format!("race {pick} {line}")),
+        20 => select(OUTSIDE).prop_map(str::to_owned),
+        4 => select(WILD).prop_map(str::to_owned),
+        8 => Just("crash".to_owned()),
+        6 => (1_u64..4_000).prop_map(|span| format!("tick {span}")),
+        1 => (0_usize..42).prop_map(|pick| format!("race {pick} cancel")),
     ];
     prop::collection::vec(line, 1..most)
 }

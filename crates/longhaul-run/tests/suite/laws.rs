@@ -15,6 +15,8 @@ use longhaul_core::policy::gate::{Decision, GateKind};
 use longhaul_core::usage::{Hold, Usage};
 use longhaul_run::Run;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 use super::chance::{lines, policies};
 use super::world::World;
@@ -33,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_prefix_goes_on_to_the_same_run(policy in policies(), script in lines(40)) {
+    fn every_prefix_goes_on_to_the_same_run(policy in policies(), script in lines(80)) {
         let world = played(policy, &script);
         let entries = &world.entries;
         prop_assert_eq!(&Run::replay(entries).unwrap(), &world.run);
@@ -50,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_kind_world_brings_every_run_to_its_end(policy in policies(), script in lines(40)) {
+    fn a_kind_world_brings_every_run_to_its_end(policy in policies(), script in lines(80)) {
         let mut world = played(policy, &script);
         world.bring_to_an_end();
         prop_assert!(world.run.status().is_terminal());
@@ -64,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_follow_from_the_events_alone(policy in policies(), script in lines(40)) {
+    fn sums_follow_from_the_events_alone(policy in policies(), script in lines(80)) {
         let world = played(policy, &script);
         let told = Sums::of(&world);
         let sums = world.run.control().sums();
@@ -78,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn stop_means_stop(policy in policies(), script in lines(30), more in lines(20)) {
+    fn stop_means_stop(policy in policies(), script in lines(60), more in lines(20)) {
         let mut world = played(policy, &script);
         if world.rows.head == Head::Ended { return Ok(()); }
         world.play("cancel");
@@ -104,7 +106,7 @@ proptest! {
     #[test]
     fn what_must_not_repeat_is_repeated_only_on_somebodys_word(
         policy in policies(),
-        script in lines(60),
+        script in lines(90),
     ) {
         let mut world = played(policy, &script);
         world.bring_to_an_end();
@@ -112,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn gates_and_messages_end_once(policy in policies(), script in lines(60)) {
+    fn gates_and_messages_end_once(policy in policies(), script in lines(80)) {
         let mut world = played(policy, &script);
         world.bring_to_an_end();
         endings(&world)?;
@@ -246,4 +248,34 @@ fn endings(world: &World) -> Result<(), TestCaseError> {
     }
     prop_assert!(open.is_empty(), "left open: {:?}", open);
     Ok(())
+}
+
+/// Kinds that only the rooms around the heart state.
+const AROUND: &[&str] = &["sandbox.", "chain.", "child.", "run.overdue", "run.forked"];
+
+#[test]
+fn random_lives_reach_everything() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut waits: BTreeSet<&str> = BTreeSet::new();
+    for _ in 0..400 {
+        let policy = policies().new_tree(&mut runner).unwrap().current();
+        let script = lines(80).new_tree(&mut runner).unwrap().current();
+        let mut world = played(policy, &script);
+        world.bring_to_an_end();
+        for entry in &world.entries {
+            seen.insert(entry.event.kind());
+            if let Event::RunWaiting(data) = &entry.event {
+                waits.insert(data.wait.reason());
+            }
+        }
+    }
+    let kinds = Event::KINDS.iter().map(|(kind, _, _)| *kind);
+    let unseen: Vec<&str> = kinds
+        .filter(|kind| !seen.contains(kind))
+        .filter(|kind| !AROUND.iter().any(|around| kind.starts_with(around)))
+        .collect();
+    assert_eq!(unseen, ["tool.progress", "budget.settled"]);
+    let all = "approval budget message question rate_limit retry signal timer worker";
+    assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

@@ -45,7 +45,8 @@ const CLASSES: [FailureClass; 6] = [
 ];
 
 impl World {
-    /// Claims a ready run, or does the next thing to one that is driven.
+    /// Claims a ready run, does the next thing to one that is driven, and now
+    /// and then helps one that rests.
     pub(crate) fn drive(&mut self, pick: usize) -> String {
         match self.rows.head {
             Head::Ready => said(self.claim()),
@@ -58,6 +59,11 @@ impl World {
                 assert!(!events.is_empty(), "a step that changes nothing");
                 said(told)
             }
+            Head::Parked if pick.is_multiple_of(3) => {
+                self.help();
+                "helped".into()
+            }
+            Head::Paused if pick.is_multiple_of(3) => self.play("resume"),
             Head::Parked | Head::Paused | Head::Ended => "-".into(),
         }
     }
@@ -94,6 +100,10 @@ impl World {
                 1 => talk::interrupted(""),
                 _ => reply(pick),
             },
+            // What has failed once fails again, half of the time.
+            Step::AskModel(ask) if ask.attempt > 1 && pick < 20 => {
+                talk::failed(FailureClass::Overloaded, None)
+            }
             Step::AskModel(_) => reply(pick),
             Step::UseTools(todos) => tools(&todos, pick),
             Step::Compact(_) if stops => talk::failed(FailureClass::Stopped, None),
@@ -126,17 +136,21 @@ impl World {
     fn help(&mut self) {
         let before = self.run.seq();
         if self.run.control().gates().is_empty() {
-            match self.run.control().rest() {
-                Some(Rest::Parked {
-                    wait: Wait::Budget(_),
-                    ..
-                }) => {
-                    self.play("raise money 90000000");
-                    self.play("raise tokens 90000000");
-                    self.play("raise turns 1000");
-                    self.play("raise active 90000");
-                }
-                _ => {}
+            let rest = self.run.control().rest();
+            let is_broke = |rest: &Rest| {
+                matches!(
+                    rest,
+                    Rest::Parked {
+                        wait: Wait::Budget(_),
+                        ..
+                    }
+                )
+            };
+            if rest.is_some_and(is_broke) {
+                self.play("raise money 90000000");
+                self.play("raise tokens 90000000");
+                self.play("raise turns 1000");
+                self.play("raise active 90000");
             }
         } else {
             for line in ["yes", "yes by cli:bob", "answer All is well."] {
@@ -167,6 +181,7 @@ fn reply(pick: usize) -> Input {
         31 => talk::replied("", "", StopReason::EndTurn),
         32 => talk::replied("Wait.", "", StopReason::PauseTurn),
         33 => talk::replied("No.", REPLIES[1], StopReason::Refusal),
+        34..40 => talk::replied("", REPLIES[pick % 12], StopReason::ToolUse),
         _ => talk::replied("Done.", "", StopReason::EndTurn),
     }
 }
