@@ -2,3 +2,5 @@
 //!
 //! Never: decides (that is the heart's work), names a concrete adapter, or
 //! writes SQL or a provider's JSON.
+
+pub mod clock;

@@ -1,15 +1,13 @@
-//! The `longhaul` binary: reads the command line and hands over to the library.
+//! The `longhaul` binary: reads the command line and hands over to one command.
 //!
 //! Never: does work of its own; every command lives in a file under `cli/`.
 
-use clap::Parser;
+mod cli;
 
-/// A durable runtime for AI agents.
-#[derive(Debug, Parser)]
-#[command(name = "longhaul", version)]
-struct Cli {}
+use std::process::ExitCode;
 
-fn main() -> anyhow::Result<()> {
-    let Cli {} = Cli::parse();
-    Ok(())
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    cli::Cli::parse().run()
 }

@@ -1,0 +1,76 @@
+//! The machine's clock: the one place where the time is really read.
+//!
+//! Never: anybody else's business. Everyone else is handed a clock.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use longhaul_core::time::{Clock, Timestamp};
+
+/// The clock of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+#[async_trait]
+impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is where the time comes from"
+    )]
+    fn now(&self) -> Timestamp {
+        // A machine that stands before 1970 has no better time to give.
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        // The wall clock may be set while we sleep, so it is looked at again.
+        loop {
+            let now = self.now();
+            if now >= at {
+                return;
+            }
+            let left = at.as_micros().saturating_sub(now.as_micros());
+            tokio::time::sleep(Duration::from_micros(left.unsigned_abs())).await;
+        }
+    }
+}
+
+/// Measures spans; it never goes backwards.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    #[expect(clippy::disallowed_methods, reason = "this is where spans come from")]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Nanoseconds since the start.
+    pub fn nanos(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_core::time::Millis;
+
+    #[tokio::test]
+    async fn a_sleep_ends_when_its_time_has_come() {
+        let until = SystemClock.now().plus(Millis(2));
+        SystemClock.sleep_until(until).await;
+        assert!(SystemClock.now() >= until);
+    }
+
+    #[test]
+    fn a_stopwatch_rises() {
+        let watch = Stopwatch::start();
+        let first = watch.nanos();
+        assert!(watch.nanos() >= first);
+    }
+}

@@ -1,0 +1,24 @@
+//! `longhaul bench`: one subcommand for each concern.
+//!
+//! Never: a figure without its conditions. Each prints the raw limit of the
+//! machine from the same run, and the ratio to it.
+
+mod journal;
+mod load;
+
+use clap::Subcommand;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// What a durable event costs: the disk, a bare SQLite loop, and the store
+    Journal(journal::Journal),
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Journal(journal) => journal.run(),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `longhaul version`: which build this is, and which journals it can read.
+//!
+//! Never: looks anything up outside. There is no update check.
+
+use clap::Args;
+use longhaul_core::event::EVENT_FORMAT;
+use serde_json::json;
+
+use crate::cli::say;
+
+/// Says which build this is.
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Version {
+    #[expect(clippy::unnecessary_wraps, reason = "every command has this shape")]
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let version = env!("CARGO_PKG_VERSION");
+        if self.json {
+            say::data(&json!({ "version": version, "journal_format": EVENT_FORMAT }).to_string());
+        } else {
+            say::data(&format!(
+                "longhaul {version} (journal format {EVENT_FORMAT})"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! The one integration binary of this crate: each module is a file in `suite/`.
+
+#[cfg(test)]
+mod suite {
+    mod bench;
+    mod front;
+}

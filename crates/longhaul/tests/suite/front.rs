@@ -1,0 +1,37 @@
+//! The binary as a stranger meets it: help, version, mistakes.
+
+use std::process::{Command, Output};
+
+pub(crate) fn longhaul(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(args)
+        .output()
+        .expect("the binary runs")
+}
+
+fn check(args: &[&str], code: i32, said: &str) {
+    let output = longhaul(args);
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    assert!(text.contains(said), "{args:?} said: {text}");
+}
+
+#[test]
+fn the_front_door_says_what_it_is() {
+    check(&["--help"], 0, "A durable runtime for AI agents");
+    check(&["version"], 0, "journal format 1");
+    check(&["version", "--json"], 0, "\"journal_format\":1");
+    check(&[], 2, "Usage");
+}
+
+#[test]
+fn mistakes_are_met_with_a_way_on() {
+    check(&["bnech"], 2, "similar subcommand exists: 'bench'");
+    check(&["bench", "journal", "--events", "1"], 2, "256..=10000000");
+    check(
+        &["bench", "journal", "--dir", "/no/such/folder"],
+        2,
+        "name another folder with --dir",
+    );
+}
