@@ -9,6 +9,7 @@ pub(crate) mod call;
 mod close;
 mod conclude;
 pub(crate) mod gates;
+mod go;
 mod park;
 mod start;
 mod steer;
@@ -17,6 +18,7 @@ mod think;
 pub(crate) use close::{fail, orphans};
 pub(crate) use park::park_until;
 
+use crate::advance::go::Go;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::stage::Stage;
@@ -24,15 +26,6 @@ use crate::state::stage::Stage;
 /// No decision takes more rounds than this; one that did would be a mistake of
 /// ours, and is refused instead of spinning.
 const ROUNDS_MAX: usize = 1_000;
-
-/// Whether there may be more to state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Go {
-    /// Look again.
-    On,
-    /// Somebody outside is needed, or nothing at all.
-    Stop,
-}
 
 /// States everything that is due.
 pub(crate) fn advance(draft: &mut Draft<'_>) -> Result<(), Refusal> {

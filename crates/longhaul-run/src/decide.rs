@@ -4,17 +4,18 @@
 //! tool's result is taken in any state but the end.
 
 mod failed;
+mod place;
 mod replied;
 mod tools;
 
 use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::event::Event;
-use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered, RunWaiting};
+use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered};
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::message::Message;
-use longhaul_core::status::Wait;
 
 use crate::advance::{advance, gates, orphans};
+use crate::decide::place::{out_of_place, release};
 use crate::draft::Draft;
 use crate::input::{Compacted, Input, Moment, Perceived};
 use crate::outside;
@@ -141,19 +142,6 @@ fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
     gates::missing_gate(draft, sentence)
 }
 
-/// Lets go in good order. What is under way must have ended before.
-fn release(draft: &mut Draft<'_>) -> Result<(), Refusal> {
-    if draft.control.is_busy() || draft.control.rest.is_some() {
-        return Err(out_of_place(draft, "a release"));
-    }
-    draft.record(Event::RunWaiting(RunWaiting {
-        wait: Wait::Worker,
-        timer: None,
-    }))?;
-    draft.head(HeadMove::Release);
-    Ok(())
-}
-
 /// Ends a run that nobody drives.
 fn close(draft: &mut Draft<'_>, by: String, reason: String) -> Result<(), Refusal> {
     draft.record(Event::RunCancelRequested(RunAsked {
@@ -184,11 +172,4 @@ fn still(draft: &mut Draft<'_>, by: String) -> Result<(), Refusal> {
     draft.record(Event::RunPaused(asked))?;
     draft.head(HeadMove::Pause);
     Ok(())
-}
-
-pub(crate) const fn out_of_place(draft: &Draft<'_>, what: &'static str) -> Refusal {
-    Refusal::OutOfPlace {
-        what,
-        stage: draft.control.stage.word(),
-    }
 }

@@ -13,26 +13,12 @@ use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
 use longhaul_core::port::model::Answered;
 use longhaul_core::raw::Body;
-use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{Left, Micros, Tariff, Usage};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{Micros, Tariff, Usage};
 
 use crate::outside::Word;
 
-/// When an input is decided, and what a store said of the account.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// The store's time.
-    pub now: Timestamp,
-    /// What is left of the account, after an append was refused for it.
-    pub left: Option<Left>,
-}
-
-impl Moment {
-    /// This point in time, and nothing known of the account.
-    pub const fn at(now: Timestamp) -> Self {
-        Self { now, left: None }
-    }
-}
+pub use crate::moment::Moment;
 
 /// What a run is told.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ pub mod decide;
 mod draft;
 pub mod input;
 mod judge;
+mod moment;
 pub mod next;
 pub mod outside;
 pub mod refusal;

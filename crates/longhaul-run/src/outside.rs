@@ -19,7 +19,7 @@ use longhaul_core::policy::gate::{Answer, GateRow};
 use longhaul_core::port::shelves::DueTimer;
 use longhaul_core::status::{Outcome, Status};
 
-use crate::input::Moment;
+use crate::moment::Moment;
 use crate::refusal::Refusal;
 use crate::state::Run;
 
@@ -133,7 +133,10 @@ impl View {
 /// run accepts, and the rows that go with them.
 pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
     if let Word::Timer(due) = &word {
-        return Ok(timer::due(due));
+        return Ok(match timer::ends(due) {
+            Some(reason) => timer::spent_with(due, cancel(view, "longhaul".into(), reason)),
+            None => timer::due(due),
+        });
     }
     if view.status.is_terminal() {
         return Err(Refusal::Ended(view.status));
@@ -163,11 +166,7 @@ pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
             by,
         }),
         Word::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
-        Word::Cancel { by, reason } => Ok(fact(Event::RunCancelRequested(RunAsked {
-            by,
-            reason,
-            raise: None,
-        }))),
+        Word::Cancel { by, reason } => Ok(cancel(view, by, reason)),
         Word::Pause { by } => pause(view, by),
         Word::Resume { by, raise } => Ok(resume(by, raise)),
         Word::RaiseBudget { raise, by } => Ok(Batch {
@@ -193,6 +192,21 @@ fn fact(event: Event) -> Batch {
         events: vec![event],
         changes: Vec::new(),
     }
+}
+
+/// A cancel lifts a pause: a run that stands still would never end.
+fn cancel(view: &View, by: String, reason: String) -> Batch {
+    let lifted = (view.status == Status::Paused).then(|| resume(by.clone(), None));
+    let asked = Event::RunCancelRequested(RunAsked {
+        by,
+        reason,
+        raise: None,
+    });
+    let mut batch = fact(asked);
+    batch
+        .events
+        .extend(lifted.into_iter().flat_map(|lifted| lifted.events));
+    batch
 }
 
 fn pause(view: &View, by: String) -> Result<Batch, Refusal> {

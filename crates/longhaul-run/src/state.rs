@@ -5,6 +5,7 @@
 
 pub mod call;
 pub mod control;
+pub mod sleep;
 pub mod stage;
 pub mod transcript;
 

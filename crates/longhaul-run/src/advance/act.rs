@@ -12,10 +12,11 @@ use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::{Fault, Wait};
 
 use crate::advance::call::conclude_call;
+use crate::advance::close;
 use crate::advance::gates::{doubt_gate, judge_call};
+use crate::advance::go::Go;
 use crate::advance::park::{block, park, park_until};
 use crate::advance::steer::answer_with_first;
-use crate::advance::{Go, close};
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::call::{Call, CallState};

@@ -15,7 +15,7 @@ use longhaul_core::status::{Fault, Status};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Hold;
 
-use crate::advance::Go;
+use crate::advance::go::Go;
 use crate::draft::Draft;
 use crate::judge::rules::in_doubt;
 use crate::refusal::Refusal;

@@ -10,10 +10,11 @@ use longhaul_core::id::TimerId;
 use longhaul_core::message::{Block, Message, Reply, Words};
 use longhaul_core::status::{Output, Status, Wait};
 
+use crate::advance::close;
 use crate::advance::gates::result_gate;
+use crate::advance::go::Go;
 use crate::advance::park::{park, park_until};
 use crate::advance::steer::deliver;
-use crate::advance::{Go, close};
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::stage::{Concluding, Stage};

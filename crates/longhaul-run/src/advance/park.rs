@@ -9,7 +9,7 @@ use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::status::Wait;
 
-use crate::advance::Go;
+use crate::advance::go::Go;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 

@@ -11,7 +11,8 @@ use longhaul_core::policy::budget::Cap;
 use longhaul_core::status::Fault;
 use longhaul_core::usage::{Left, Tariff};
 
-use crate::advance::{Go, close};
+use crate::advance::close;
+use crate::advance::go::Go;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::control::Control;

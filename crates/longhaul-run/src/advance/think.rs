@@ -8,10 +8,11 @@ use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::turn::Purpose;
 use longhaul_core::status::{Fault, Wait};
 
+use crate::advance::close;
+use crate::advance::go::Go;
 use crate::advance::park::{park, park_until};
 use crate::advance::start::start_turn;
 use crate::advance::steer::deliver;
-use crate::advance::{Go, close};
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::stage::{Stage, Thinking};

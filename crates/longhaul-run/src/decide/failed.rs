@@ -14,7 +14,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::Hold;
 
 use crate::advance::{advance, fail, park_until};
-use crate::decide::release;
+use crate::decide::place::release;
 use crate::decide::replied::asking;
 use crate::draft::Draft;
 use crate::refusal::Refusal;

@@ -12,7 +12,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Usage};
 
 use crate::advance::advance;
-use crate::decide::out_of_place;
+use crate::decide::place::out_of_place;
 use crate::draft::Draft;
 use crate::input::Replied;
 use crate::refusal::Refusal;

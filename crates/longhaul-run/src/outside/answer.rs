@@ -14,8 +14,8 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::raw::Hash;
 
-use crate::input::Moment;
 use crate::judge::digest::edited_digest;
+use crate::moment::Moment;
 use crate::refusal::Refusal;
 
 /// What follows from an answer: a vote of several, or the gate's end.

@@ -6,7 +6,6 @@
 use longhaul_core::change::{Batch, Change, GateClosing, GateEnd, TimerKind, TimerMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateClosed, GateExpired};
-use longhaul_core::event::run::RunAsked;
 use longhaul_core::event::world::TimerFired;
 use longhaul_core::id::TimerId;
 use longhaul_core::port::shelves::DueTimer;
@@ -48,16 +47,8 @@ pub(super) fn due(due: &DueTimer) -> Batch {
                     .push(Event::GateReminded(GateClosed { gate: *gate, why }));
             }
         }
-        TimerKind::BatchStopped(batch_id) => {
-            batch
-                .events
-                .push(cancelled(format!("{batch_id} was stopped by a failure")));
-        }
-        TimerKind::ParentCancelled(parent) => {
-            batch.events.push(cancelled(format!(
-                "{parent}, which asked for it, was cancelled"
-            )));
-        }
+        // What ends a run is told as a cancel.
+        TimerKind::BatchStopped(_) | TimerKind::ParentCancelled(_) => {}
         // The news needs the child's outcome; whoever sweeps brings it as a word of its own.
         TimerKind::ChildEnded(_) => {}
     }
@@ -69,10 +60,25 @@ pub(super) const fn spend(timer: TimerId) -> Change {
     Change::SetTimer(TimerMove::Spend(timer))
 }
 
-fn cancelled(reason: String) -> Event {
-    Event::RunCancelRequested(RunAsked {
-        by: "longhaul".into(),
-        reason,
-        raise: None,
-    })
+/// Why this timer ends its run, if it does.
+pub(super) fn ends(due: &DueTimer) -> Option<String> {
+    match &due.what {
+        _ if due.ended => None,
+        TimerKind::BatchStopped(batch) => Some(format!("{batch} was stopped by a failure")),
+        TimerKind::ParentCancelled(parent) => {
+            Some(format!("{parent}, which asked for it, was cancelled"))
+        }
+        TimerKind::Wake
+        | TimerKind::Start
+        | TimerKind::BatchTurn(_)
+        | TimerKind::GateDeadline(_)
+        | TimerKind::GateRemind(_)
+        | TimerKind::ChildEnded(_) => None,
+    }
+}
+
+/// The same batch, with the timer spent.
+pub(super) fn spent_with(due: &DueTimer, mut batch: Batch) -> Batch {
+    batch.changes.push(spend(due.timer));
+    batch
 }

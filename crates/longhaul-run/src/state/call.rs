@@ -10,7 +10,7 @@ use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
 
-use crate::state::stage::Sleep;
+use crate::state::sleep::Sleep;
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,14 @@
 //! Never: a field that only some stages need. Each carries its own data.
 
 use longhaul_core::event::turn::Purpose;
-use longhaul_core::id::{Epoch, GateId, TimerId};
+use longhaul_core::id::{Epoch, GateId};
 use longhaul_core::status::{Outcome, Output};
-use longhaul_core::time::Timestamp;
 use longhaul_core::usage::Hold;
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::Call;
+
+pub use crate::state::sleep::Sleep;
 
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,17 +60,6 @@ pub struct Thinking {
     pub overflow: bool,
     /// It has been shortened, and no turn has completed since.
     pub shortened: bool,
-}
-
-/// A timer that holds something back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sleep {
-    /// Which.
-    pub timer: TimerId,
-    /// When it is due.
-    pub until: Timestamp,
-    /// It has fired.
-    pub fired: bool,
 }
 
 /// The model has been asked.
