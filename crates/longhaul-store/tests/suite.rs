@@ -8,6 +8,7 @@ mod suite {
     mod driver;
     mod faults;
     mod form;
+    mod kill;
     mod kit;
     mod process;
 }

@@ -120,6 +120,8 @@ impl Lost {
             Self::ReadOnly(why)
         } else if is(&[ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase]) {
             Self::Corrupt(why)
+        } else if is(&[ErrorCode::OperationInterrupted]) {
+            Self::Other("a look took too long: ask for less at once".to_owned())
         } else {
             Self::Other(why)
         }
@@ -145,9 +147,13 @@ impl Lost {
 /// An error of the database as the port says it.
 pub(crate) fn sql_error(error: rusqlite::Error, at: &str) -> StoreError {
     match Lost::by(&error) {
-        Lost::Other(_) => StoreError::Database {
+        Lost::Other(why) => StoreError::Database {
             at: at.to_owned(),
-            source: Box::new(error),
+            source: if why == error.to_string() {
+                Box::new(error)
+            } else {
+                why.into()
+            },
         },
         lost @ (Lost::Full
         | Lost::Busy

@@ -1,24 +1,64 @@
 //! A few threads that read, each with a connection that can't write.
 //!
-//! Never: a snapshot that outlives one look.
+//! Never: a snapshot that outlives one look, or a look without an end: as long
+//! as anybody looks at an old moment, the log can't be moved into the file.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use longhaul_core::port::store::StoreError;
-use longhaul_core::time::Clock;
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::sqlite::fault::{Fault, Lost, io_error};
+use crate::sqlite::fault::{Fault, Lost, io_error, sql_error};
 use crate::sqlite::tx::Tx;
 
 /// So many looks may wait.
 const WAITING_MAX: usize = 1_024;
+/// So long may one look take.
+const LOOK_SPAN_MAX: Millis = Millis::from_secs(5);
+/// After so many steps of the database the time is looked at.
+const STEPS_BETWEEN: i32 = 5_000;
 
-type Look = Box<dyn FnOnce(&Connection) + Send>;
+type Look = Box<dyn FnOnce(&Glass) + Send>;
 type Inbox = Arc<Mutex<mpsc::Receiver<Look>>>;
+
+/// A connection that can't write, and the time at which its look must end.
+struct Glass {
+    conn: Connection,
+    until: Arc<AtomicI64>,
+}
+
+impl Glass {
+    fn new(mut conn: Connection, clock: &Arc<dyn Clock>) -> rusqlite::Result<Self> {
+        let until = Arc::new(AtomicI64::new(i64::MAX));
+        let (clock, end) = (Arc::clone(clock), Arc::clone(&until));
+        let is_over = move || clock.now().as_micros() > end.load(Ordering::Relaxed);
+        conn.progress_handler(STEPS_BETWEEN, Some(is_over))?;
+        Ok(Self { conn, until })
+    }
+
+    /// Reads everything from the same moment.
+    fn look<T>(
+        &self,
+        now: Timestamp,
+        look: impl FnOnce(&Tx<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let conn = &self.conn;
+        self.until
+            .store(now.plus(LOOK_SPAN_MAX).as_micros(), Ordering::Relaxed);
+        conn.prepare_cached("BEGIN")?.execute(())?;
+        let seen = look(&Tx { conn, now });
+        self.until.store(i64::MAX, Ordering::Relaxed);
+        let ended = conn.prepare_cached("COMMIT")?.execute(());
+        let seen = seen?;
+        ended?;
+        Ok(seen)
+    }
+}
 
 /// The way to the readers.
 pub(crate) struct Readers {
@@ -53,9 +93,10 @@ impl Readers {
         };
         for conn in connections {
             let inbox = Arc::clone(&inbox);
+            let glass = Glass::new(conn, clock).map_err(|error| sql_error(error, at))?;
             let thread = thread::Builder::new()
                 .name("store-reader".to_owned())
-                .spawn(move || serve(&conn, &inbox))
+                .spawn(move || serve(&glass, &inbox))
                 .map_err(|error| io_error(error, at))?;
             readers.threads.push(thread);
         }
@@ -70,10 +111,8 @@ impl Readers {
     {
         let (caller, answer) = oneshot::channel();
         let clock = Arc::clone(&self.clock);
-        let look: Look = Box::new(move |conn| {
-            let now = clock.now();
-            let seen = in_snapshot(conn, || look(&Tx { conn, now }));
-            _ = caller.send(seen);
+        let look: Look = Box::new(move |glass| {
+            _ = caller.send(glass.look(clock.now(), look));
         });
         let sent = match &self.looks {
             Some(looks) => looks.send(look).await.is_ok(),
@@ -88,17 +127,7 @@ impl Readers {
     }
 }
 
-/// Reads everything from the same moment.
-fn in_snapshot<T>(conn: &Connection, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    conn.prepare_cached("BEGIN")?.execute(())?;
-    let seen = look();
-    let ended = conn.prepare_cached("COMMIT")?.execute(());
-    let seen = seen?;
-    ended?;
-    Ok(seen)
-}
-
-fn serve(conn: &Connection, inbox: &Inbox) {
+fn serve(glass: &Glass, inbox: &Inbox) {
     loop {
         // One thread waits for the next look, the others for their turn to wait.
         let look = inbox
@@ -106,7 +135,7 @@ fn serve(conn: &Connection, inbox: &Inbox) {
             .unwrap_or_else(PoisonError::into_inner)
             .blocking_recv();
         match look {
-            Some(look) => look(conn),
+            Some(look) => look(glass),
             None => break,
         }
     }

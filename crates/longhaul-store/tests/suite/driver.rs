@@ -2,9 +2,9 @@
 
 use longhaul_core::id::Seq;
 use longhaul_core::port::shelves::Shelves as _;
-use longhaul_core::port::store::{Author, PruneAsk, Standing, Store as _, StoreError};
+use longhaul_core::port::store::{Author, PruneAsk, RowsAsk, Standing, Store as _, StoreError};
 use longhaul_core::status::Status;
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_store::{Options, Role, open};
 use longhaul_testkit::conformance::store::facts::{cancel_requested, cancels, progress, says};
 use longhaul_testkit::conformance::store::kit::{beat, claim_ask, runs, stands};
@@ -178,4 +178,41 @@ fn folders_are_made() {
     let file = folder.dir.path().join("a/b/longhaul.db");
     drop(open(super::kit::options(&file, Role::Driver, &folder.clock)).unwrap());
     assert!(file.is_file() && file.with_file_name("driver.lock").is_file());
+}
+
+/// A clock on which every look takes a second.
+#[derive(Debug, Default)]
+struct Hurry(std::sync::atomic::AtomicI64);
+
+#[async_trait::async_trait]
+impl Clock for Hurry {
+    fn now(&self) -> Timestamp {
+        let seconds = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    async fn sleep_until(&self, _: Timestamp) {}
+}
+
+#[tokio::test]
+async fn a_look_that_takes_too_long_is_cut_off() {
+    let folder = Folder::new();
+    let hurry = std::sync::Arc::new(Hurry::default());
+    let store = open(Options {
+        clock: hurry,
+        ..folder.options(Role::Driver)
+    });
+    let world = folder.world(store.unwrap());
+    let runs = (0..3_000).map(|_| world.new_run(|_| {})).collect();
+    world.ask(runs).await;
+    let rows = async |limit| {
+        let ask = RowsAsk {
+            limit,
+            ..RowsAsk::default()
+        };
+        world.at.store.rows(ask).await.map(|rows| rows.len())
+    };
+    let error = rows(usize::MAX).await.unwrap_err();
+    assert!(matches!(error, StoreError::Database { .. }), "{error}");
+    assert_eq!(rows(10).await.unwrap(), 10, "the next look sees as before");
 }

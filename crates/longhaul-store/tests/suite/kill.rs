@@ -1,0 +1,33 @@
+//! A driver killed between any two of its steps, over the real store: the same
+//! end, whether the store is reaped by a colleague or opened anew.
+
+use longhaul_testkit::sim::kill::kill_after_every_append;
+use longhaul_testkit::sim::scenario::named;
+
+use crate::suite::kit::{in_file, in_memory};
+
+#[tokio::test]
+async fn every_scenario_ends_the_same_wherever_its_driver_dies_in_memory() {
+    for scenario in named() {
+        kill_after_every_append(&scenario, in_memory)
+            .await
+            .unwrap_or_else(|fault| panic!("{fault}"));
+    }
+}
+
+#[tokio::test]
+async fn every_scenario_ends_the_same_wherever_its_driver_dies_over_a_file() {
+    // Each life waits for the disk some fifty times, so a few scenarios that
+    // hold every kind of crash must do.
+    let chosen = ["once_in_order", "verified", "approval", "wraps_up"];
+    let scenarios = named()
+        .into_iter()
+        .filter(|scenario| chosen.contains(&scenario.name));
+    let mut lives = 0;
+    for scenario in scenarios {
+        lives += kill_after_every_append(&scenario, in_file)
+            .await
+            .unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    assert!(lives > 60, "{lives} lives are too few to prove anything");
+}
