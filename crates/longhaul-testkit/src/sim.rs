@@ -5,6 +5,7 @@
 //! heart and the store, is the real thing.
 
 pub mod check;
+pub mod dice;
 pub mod driver;
 pub mod fates;
 pub mod journals;

@@ -13,45 +13,11 @@ use crate::ids::Ids;
 use crate::mem_store::{Broken, MemStore};
 use crate::sim::Fault;
 use crate::sim::check::{Seen, check};
+use crate::sim::dice::Dice;
 use crate::sim::driver::Ports;
 use crate::sim::outside::Outside;
 use crate::sim::shepherd::Crew;
 use crate::sim::{people, scenario};
-
-/// Numbers that follow from a seed, on every machine and for ever.
-#[derive(Debug, Clone)]
-pub struct Dice(u64);
-
-impl Dice {
-    /// The dice of this seed.
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn draw(&mut self) -> u64 {
-        // SplitMix64: small, well spread, and no crate can change it under us.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    /// A number below `bound`; 0 when there is none.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.draw() % bound.max(1) as u64) as usize
-    }
-
-    /// Once in so many draws.
-    pub fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    /// One of these.
-    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
-    }
-}
 
 /// What one history came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

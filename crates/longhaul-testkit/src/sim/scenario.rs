@@ -13,7 +13,7 @@ use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Micros;
 
-use crate::sim::fates::Dice;
+use crate::sim::dice::Dice;
 use crate::sim::script::Script;
 
 /// A named task.
