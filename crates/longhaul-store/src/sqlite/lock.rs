@@ -18,7 +18,15 @@ const HOLDER_BYTES_MAX: u64 = 1_024;
 /// Held while this process drives.
 #[derive(Debug)]
 pub(crate) struct DriverLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DriverLock {
+    fn drop(&mut self) {
+        // Closing the file would not be enough: a program that is being started
+        // at this moment holds a copy of it until it has begun.
+        _ = self.file.unlock();
+    }
 }
 
 impl DriverLock {
@@ -34,7 +42,7 @@ impl DriverLock {
         match file.try_lock() {
             Ok(()) => {
                 write_down(&mut file, holder).map_err(|error| io_error(error, at))?;
-                Ok(Self { _file: file })
+                Ok(Self { file })
             }
             Err(TryLockError::WouldBlock) => Err(StoreError::Driven {
                 at: at.to_owned(),

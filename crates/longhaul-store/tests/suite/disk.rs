@@ -112,3 +112,25 @@ fn a_disk_that_may_not_be_written_to_is_refused() {
         }
     }
 }
+
+/// Whoever may do everything is not bound by a folder's mode; for them the disk
+/// above stands in.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_may_not_be_written_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let home = folder.dir.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let mode = |mode| std::fs::set_permissions(&home, PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o555);
+    let is_bound = std::fs::write(home.join("try"), "").is_err();
+    for role in [Role::Driver, Role::Outsider] {
+        let opened = open(options(&home.join("longhaul.db"), role, &folder.clock));
+        if is_bound {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+        }
+    }
+    mode(0o755);
+}
