@@ -39,7 +39,9 @@ pub mod prune;
 pub mod race;
 pub mod reap;
 pub mod repair;
+mod rounds;
 pub mod seat;
+pub mod seat_race;
 pub mod shelf;
 pub mod steer;
 pub mod timer;
@@ -196,10 +198,15 @@ macro_rules! each_store_check {
             race {
                 a_park_that_races_an_answer_never_sleeps
                 a_gate_hears_one_of_many_voices
+                a_claim_that_races_a_cancel_strands_nothing
+                a_fact_that_races_a_claim_is_not_lost
+                many_reapers_free_each_run_once
                 a_timer_is_told_by_one_of_many_sweeps
                 holds_of_a_tree_never_pass_its_cap
-                seats_are_enough_for_everybody_in_turn
                 a_journal_has_no_gap_under_many_pens
+            }
+            seat_race {
+                seats_are_enough_for_everybody_in_turn
             }
             lane_race {
                 lanes_stay_serial_and_in_order

@@ -3,11 +3,11 @@
 //! Never: gates and timers themselves; they have rooms of their own.
 
 use longhaul_core::change::{Blob, Change, RuleRow};
-use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateAnswer, GateClosed};
 use longhaul_core::event::steer::{SteerDelivered, SteerQueued, SteerWithdrawn};
 use longhaul_core::event::tool::{ToolOutput, ToolSurfaced};
 use longhaul_core::event::world::{BudgetRaised, ChildEnded, RuleAdded, SandboxFact, TimerFired};
+use longhaul_core::event::{Event, Wakes};
 use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::Pattern;
@@ -42,10 +42,12 @@ pub async fn only_facts_of_the_list_come_from_outside(world: World) {
     assert_eq!(world.row(run).await.last, Seq(1));
 }
 
-/// Each fact of the list, with what it does to a parked and to a paused run.
+/// A fact wakes a parked run, or a paused one too, or nobody, as its kind says.
 pub async fn facts_wake_whom_they_should(world: World) {
-    for (event, wakes_parked, wakes_paused) in facts(&world) {
+    for event in facts(&world) {
         let kind = event.kind();
+        let wakes_paused = event.from_outside() == Some(Wakes::Rested);
+        let wakes_parked = wakes_paused || event.from_outside() == Some(Wakes::Parked);
         let mut held = world.held(|_| {}).await;
         held.park("child").await;
         assert_at(
@@ -75,7 +77,7 @@ pub async fn facts_wake_whom_they_should(world: World) {
 
 /// A run that is driven or ready takes the fact and stays where it is.
 pub async fn facts_leave_driven_and_ready_runs_alone(world: World) {
-    for (event, _, _) in facts(&world) {
+    for event in facts(&world) {
         let mut held = world.held(|_| {}).await;
         stands(&world.tell(held.run, says([event.clone()])).await);
         world.is(held.run, Status::Running, "").await;
@@ -135,8 +137,9 @@ pub async fn changes_without_facts_leave_the_head_alone(world: World) {
     world.is(held.run, Status::Completed, "").await;
 }
 
-/// Every fact of the list with whether it wakes a parked and a paused run.
-fn facts(world: &World) -> Vec<(Event, bool, bool)> {
+/// Facts of the list: some that wake whoever rests, some that wake who is
+/// parked, some that wake nobody.
+fn facts(world: &World) -> Vec<Event> {
     let gate = world.ids.gate();
     let steer = world.ids.steer();
     let by = || "cli:anna".to_owned();
@@ -180,24 +183,20 @@ fn facts(world: &World) -> Vec<(Event, bool, bool)> {
         why: "please".to_owned(),
     };
     vec![
-        (Event::GateAnswered(answer.clone()), true, false),
-        (Event::GateVoted(answer), false, false),
-        (Event::GateReminded(reminded), false, false),
-        (Event::SteerQueued(queued), true, false),
-        (
-            Event::SteerWithdrawn(SteerWithdrawn { steer, by: by() }),
-            true,
-            false,
-        ),
-        (cancel_requested(), true, false),
-        (Event::RunPauseRequested(asked()), true, false),
-        (resumed(), true, true),
-        (Event::TimerFired(TimerFired { timer }), true, false),
-        (Event::ChildEnded(Box::new(child)), true, false),
-        (Event::BudgetRaised(raised), true, false),
-        (Event::ToolSurfaced(surfaced), true, false),
-        (Event::RuleAdded(rule), false, false),
-        (Event::SandboxStopped(sandbox), false, false),
+        Event::GateAnswered(answer.clone()),
+        Event::GateVoted(answer),
+        Event::GateReminded(reminded),
+        Event::SteerQueued(queued),
+        Event::SteerWithdrawn(SteerWithdrawn { steer, by: by() }),
+        cancel_requested(),
+        Event::RunPauseRequested(asked()),
+        resumed(),
+        Event::TimerFired(TimerFired { timer }),
+        Event::ChildEnded(Box::new(child)),
+        Event::BudgetRaised(raised),
+        Event::ToolSurfaced(surfaced),
+        Event::RuleAdded(rule),
+        Event::SandboxStopped(sandbox),
     ]
 }
 

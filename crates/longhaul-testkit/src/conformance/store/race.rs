@@ -6,36 +6,25 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Batch, Change, SandboxRow, SandboxState, Seat, Settlement};
+use longhaul_core::change::{Change, Settlement};
 use longhaul_core::event::Event;
 use longhaul_core::event::world::TimerFired;
-use longhaul_core::id::{GateId, InboxName, RunId, SandboxId, Seq, WorkerId};
-use longhaul_core::port::store::{Appended, ClaimAsk, GatesAsk, ReadAsk, Refused};
+use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_core::port::store::{Appended, GatesAsk, ReadAsk};
+use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros};
 
 use crate::conformance::store::facts::{
-    And as _, answers, arms, ends, fires, gate_spec, only, parks, progress, raises, releases, says,
-    spends,
+    And as _, answers, arms, cancels, gate_spec, parks, progress, raises, releases, resumed, says,
 };
-use crate::conformance::store::kit::{Held, World, claim_ask, inbox, stands};
-
-/// How often a driver decides again before the check gives up on it.
-const DECISIONS_MAX: usize = 20;
-
-/// How many rounds go on at the same time.
-const ABREAST: usize = 16;
+use crate::conformance::store::kit::{Held, TTL, World, stands};
+use crate::conformance::store::rounds::{DECISIONS_MAX, abreast, is_at, sweep};
 
 /// A driver parks while somebody answers. Either the driver sees the answer, or
 /// the answer wakes the run: it never sleeps for ever.
 pub async fn a_park_that_races_an_answer_never_sleeps(world: World) {
-    let worker = world.worker().await;
-    abreast(&world, world.at.rounds, move |world, number| async move {
-        let round = Round {
-            world,
-            worker,
-            number,
-        };
+    abreast(&world, world.at.rounds, |round| async move {
         let mut held = round.begin().await;
         let gate = round.world.ids.gate();
         held.write(raises(gate_spec(gate))).await;
@@ -55,41 +44,108 @@ pub async fn a_park_that_races_an_answer_never_sleeps(world: World) {
 
 /// Of many who answer at once one is first, and all the others learn who.
 pub async fn a_gate_hears_one_of_many_voices(world: World) {
-    let worker = world.worker().await;
-    abreast(
-        &world,
-        world.at.rounds / 20,
-        move |world, number| async move {
-            let round = Round {
-                world,
-                worker,
-                number,
-            };
-            let mut held = round.begin().await;
-            let gate = round.world.ids.gate();
-            held.write(raises(gate_spec(gate))).await;
-            held.park("approval").await;
-            let mut voices = JoinSet::new();
-            for voice in 0..4 {
-                let world = round.world.clone();
-                let run = held.run;
-                voices.spawn(async move {
-                    let by = format!("cli:{voice}");
-                    (by.clone(), world.tell(run, answers(gate, &by)).await)
-                });
-            }
-            let said = voices.join_all().await;
-            let heard = said.iter().filter(|(_, told)| is_at(told));
-            let heard: Vec<&str> = heard.map(|(by, _)| by.as_str()).collect();
-            assert_eq!(heard.len(), 1, "{said:?}");
-            assert_eq!(answered_by(&round.world, gate).await, heard);
-            let facts = round.world.kinds(held.run).await;
-            let answered = facts.iter().filter(|kind| **kind == "gate.answered");
-            assert_eq!(answered.count(), 1);
-            round.end().await;
-        },
-    )
+    abreast(&world, world.at.rounds / 20, |round| async move {
+        let mut held = round.begin().await;
+        let gate = round.world.ids.gate();
+        held.write(raises(gate_spec(gate))).await;
+        held.park("approval").await;
+        let mut voices = JoinSet::new();
+        for voice in 0..4 {
+            let world = round.world.clone();
+            let run = held.run;
+            voices.spawn(async move {
+                let by = format!("cli:{voice}");
+                (by.clone(), world.tell(run, answers(gate, &by)).await)
+            });
+        }
+        let said = voices.join_all().await;
+        let heard = said.iter().filter(|(_, told)| is_at(told));
+        let heard: Vec<&str> = heard.map(|(by, _)| by.as_str()).collect();
+        assert_eq!(heard.len(), 1, "{said:?}");
+        assert_eq!(answered_by(&round.world, gate).await, heard);
+        let facts = round.world.kinds(held.run).await;
+        let answered = facts.iter().filter(|kind| **kind == "gate.answered");
+        assert_eq!(answered.count(), 1);
+        round.end().await;
+    })
     .await;
+}
+
+/// A run is cancelled while a worker claims it: one of the two is first, and
+/// the run is neither driven behind its end nor left lying.
+pub async fn a_claim_that_races_a_cancel_strands_nothing(world: World) {
+    abreast(&world, world.at.rounds / 10, |round| async move {
+        let run = round.open().await;
+        let mut sides = JoinSet::new();
+        let claimer = round.clone();
+        sides.spawn(async move { claimer.take().await.is_some() });
+        let outside = round.world.clone();
+        sides.spawn(async move {
+            yield_now().await;
+            is_at(&outside.close(run, Seq(1), cancels()).await)
+        });
+        let done = sides.join_all().await.into_iter().filter(|won| *won);
+        assert_eq!(done.count(), 1, "{run} went to both or to nobody");
+        let row = round.world.row(run).await;
+        assert!(
+            row.worker.is_some() || row.status == Status::Cancelled,
+            "{row:?}"
+        );
+    })
+    .await;
+}
+
+/// Facts that come while a ready run is claimed are in its journal, and the run
+/// is in its driver's hands.
+pub async fn a_fact_that_races_a_claim_is_not_lost(world: World) {
+    abreast(&world, world.at.rounds / 10, |round| async move {
+        let mut held = round.begin().await;
+        held.park("child").await;
+        let run = held.run;
+        round.wake(run).await;
+        let mut sides = JoinSet::new();
+        let claimer = round.clone();
+        sides.spawn(async move { claimer.take().await.is_some() });
+        let outside = round.world.clone();
+        sides.spawn(async move { is_at(&outside.tell(run, says([resumed()])).await) });
+        assert_eq!(sides.join_all().await, [true, true]);
+        assert!(round.take().await.is_none(), "{run} went twice");
+        assert_eq!(round.world.row(run).await.last, Seq(6));
+    })
+    .await;
+}
+
+/// Many reapers at once free each run of the dead once, while the dead still
+/// ask for more.
+pub async fn many_reapers_free_each_run_once(world: World) {
+    let count = (world.at.rounds / 40).clamp(4, 50);
+    let mut reapers = Vec::new();
+    for _ in 0..3 {
+        reapers.push(world.worker().await);
+    }
+    let mut dead = Vec::new();
+    for _ in 0..count {
+        dead.push(world.held(|_| {}).await.worker);
+    }
+    for _ in 0..3 {
+        world.pass(Millis(TTL.0 / 3));
+        for reaper in &reapers {
+            world.beat(*reaper).await;
+        }
+    }
+    world.pass(Millis(1));
+    let mut crowd = JoinSet::new();
+    for reaper in reapers.clone() {
+        let world = world.clone();
+        crowd.spawn(async move { world.beat(reaper).await.reaped });
+    }
+    for worker in dead {
+        let world = world.clone();
+        crowd.spawn(async move { world.claim(worker).await.len() });
+    }
+    let freed: usize = crowd.join_all().await.into_iter().sum();
+    assert_eq!(freed, count, "freed twice, or taken by the dead");
+    assert_eq!(world.claim(reapers[0]).await.len(), count);
 }
 
 /// Many sweeps at once tell each timer once.
@@ -138,25 +194,6 @@ pub async fn holds_of_a_tree_never_pass_its_cap(world: World) {
     assert!(spent <= 300, "{account:?}");
 }
 
-/// More runs than seats, each queueing before it tries to sit: never more sit
-/// than there are seats, and everybody sits once.
-pub async fn seats_are_enough_for_everybody_in_turn(world: World) {
-    let runs = (world.at.rounds / 100).clamp(6, 24);
-    for _ in 0..runs {
-        world.open(|_| {}).await;
-    }
-    let mut crew = JoinSet::new();
-    for _ in 0..4 {
-        let worker = world.worker().await;
-        crew.spawn(sit_in_turn(world.clone(), worker));
-    }
-    let mut sat: usize = crew.join_all().await.into_iter().sum();
-    // Whoever was told of a seat when its crew had gone home is served now.
-    let last = world.worker().await;
-    sat += sit_in_turn(world.clone(), last).await;
-    assert_eq!(sat, runs, "somebody waits beside a free seat");
-}
-
 /// A journal that a driver and outsiders write to at once has no gap and no
 /// fact twice.
 pub async fn a_journal_has_no_gap_under_many_pens(world: World) {
@@ -196,69 +233,6 @@ pub async fn a_journal_has_no_gap_under_many_pens(world: World) {
     assert_eq!(world.row(run).await.last.0 as usize, entries.len());
 }
 
-/// Runs so many rounds, some of them at the same time.
-async fn abreast<F, R>(world: &World, rounds: usize, round: F)
-where
-    F: Fn(World, usize) -> R,
-    R: Future<Output = ()> + Send + 'static,
-{
-    let mut going = JoinSet::new();
-    for number in 0..rounds {
-        if going.len() >= ABREAST {
-            joined(going.join_next().await);
-        }
-        going.spawn(round(world.clone(), number));
-    }
-    while let Some(done) = going.join_next().await {
-        joined(Some(done));
-    }
-}
-
-/// Hands a failed assertion of a round on to the check.
-fn joined(done: Option<Result<(), tokio::task::JoinError>>) {
-    if let Some(Err(failed)) = done {
-        match failed.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(failed) => panic!("{failed}"),
-        }
-    }
-}
-
-/// One round of a race: a run in an inbox of its own, so that rounds which go
-/// on at the same time don't take each other's.
-#[derive(Debug, Clone)]
-struct Round {
-    world: World,
-    worker: WorkerId,
-    number: usize,
-}
-
-impl Round {
-    async fn begin(&self) -> Held {
-        self.world.open(|task| task.inbox = self.inbox()).await;
-        self.take().await.expect("a run was opened")
-    }
-
-    /// The run is ready, or it sleeps for ever.
-    async fn end(&self) {
-        let mut held = self.take().await.expect("the run was woken");
-        held.write(ends()).await;
-    }
-
-    async fn take(&self) -> Option<Held> {
-        let ask = ClaimAsk {
-            inboxes: vec![self.inbox()],
-            ..claim_ask(self.worker)
-        };
-        let claimed = self.world.claim_as(ask).await.pop()?;
-        Some(Held::new(&self.world, self.worker, &claimed))
-    }
-
-    fn inbox(&self) -> InboxName {
-        inbox(&format!("round{}", self.number))
-    }
-}
-
 /// What a driver does at a gate: it reads, and parks if nobody has answered.
 async fn park_unless_answered(mut held: Held) {
     for _ in 0..DECISIONS_MAX {
@@ -283,86 +257,6 @@ async fn park_unless_answered(mut held: Held) {
         }
     }
     panic!("{} moved on {DECISIONS_MAX} times", held.run);
-}
-
-/// Tells every timer that is due, as a sweep does, and says how many it told.
-async fn sweep(world: World) -> usize {
-    let mut told = 0;
-    loop {
-        let due = world.at.shelves.due(8).await.expect("due");
-        if due.is_empty() {
-            return told;
-        }
-        for row in due {
-            let heard = world.tell(row.run, fires(row.timer)).await;
-            told += usize::from(is_at(&heard));
-            if heard == Appended::RunEnded {
-                world.tell(row.run, only(spends(row.timer))).await;
-            }
-            yield_now().await;
-        }
-    }
-}
-
-/// Drives what is ready and says how many runs it saw through.
-async fn sit_in_turn(world: World, worker: WorkerId) -> usize {
-    let mut ended = 0;
-    loop {
-        sweep(world.clone()).await;
-        let Some(held) = world.try_take(worker).await else {
-            return ended;
-        };
-        ended += usize::from(sit_or_park(held).await);
-    }
-}
-
-/// Queues, then tries to sit; sits, gets up and ends, or parks. Whoever queues
-/// first can't miss the seat that is freed between the try and the park.
-async fn sit_or_park(mut held: Held) -> bool {
-    let sandbox = SandboxId::from_bits(held.run.bits());
-    let mut sits = false;
-    for _ in 0..DECISIONS_MAX {
-        held.last = held.world.row(held.run).await.last;
-        if sits {
-            if is_at(&held.append(ends().and(Change::FreeSeat(sandbox))).await) {
-                return true;
-            }
-            continue;
-        }
-        let queues = Change::QueueSeat("local".to_owned());
-        if !is_at(&held.change(queues).await) {
-            continue;
-        }
-        yield_now().await;
-        let told = held.append(sits_down(sandbox, held.run)).await;
-        sits = is_at(&told);
-        let is_full = told == Appended::Refused(Refused::NoSeat);
-        if is_full && is_at(&held.append(parks("sandbox_slot")).await) {
-            return false;
-        }
-        yield_now().await;
-    }
-    panic!("{} moved on {DECISIONS_MAX} times", held.run);
-}
-
-fn sits_down(sandbox: SandboxId, owner: RunId) -> Batch {
-    let provider = "local".to_owned();
-    let row = SandboxRow {
-        sandbox,
-        provider: provider.clone(),
-        handle: String::new(),
-        state: SandboxState::Running,
-        host: None,
-        owner,
-    };
-    let seat = Seat {
-        sandbox,
-        provider,
-        seats: 2,
-    };
-    says([progress(1)])
-        .and(Change::TakeSeat(seat))
-        .and(Change::SetSandbox(row))
 }
 
 /// Holds and settles so often, and says what it spent.
@@ -440,8 +334,4 @@ async fn answered_by(world: &World, gate: GateId) -> Vec<String> {
     let rows = world.at.store.gates(ask).await.expect("gates");
     let answers = rows.into_iter().flat_map(|row| row.answers);
     answers.map(|given| given.answer.by).collect()
-}
-
-fn is_at(appended: &Appended) -> bool {
-    matches!(appended, Appended::At { .. })
 }
