@@ -231,13 +231,13 @@ impl Event {
             | Self::SteerQueued(_)
             | Self::SteerChanged(_)
             | Self::SteerWithdrawn(_)
-            | Self::RunCancelRequested(_)
             | Self::RunPauseRequested(_)
             | Self::TimerFired(_)
             | Self::ChildEnded(_)
             | Self::BudgetRaised(_)
             | Self::ToolSurfaced(_) => Some(Wakes::Parked),
-            Self::RunResumed(_) => Some(Wakes::Rested),
+            // A cancel lifts a pause: a run that stands still would never end.
+            Self::RunResumed(_) | Self::RunCancelRequested(_) => Some(Wakes::Rested),
             Self::GateVoted(_)
             | Self::GateReminded(_)
             | Self::RuleAdded(_)

@@ -134,7 +134,7 @@ impl View {
 pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
     if let Word::Timer(due) = &word {
         return Ok(match timer::ends(due) {
-            Some(reason) => timer::spent_with(due, cancel(view, "longhaul".into(), reason)),
+            Some(reason) => timer::spent_with(due, cancel("longhaul".into(), reason)),
             None => timer::due(due),
         });
     }
@@ -166,7 +166,7 @@ pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
             by,
         }),
         Word::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
-        Word::Cancel { by, reason } => Ok(cancel(view, by, reason)),
+        Word::Cancel { by, reason } => Ok(cancel(by, reason)),
         Word::Pause { by } => pause(view, by),
         Word::Resume { by, raise } => Ok(resume(by, raise)),
         Word::RaiseBudget { raise, by } => Ok(Batch {
@@ -194,19 +194,12 @@ fn fact(event: Event) -> Batch {
     }
 }
 
-/// A cancel lifts a pause: a run that stands still would never end.
-fn cancel(view: &View, by: String, reason: String) -> Batch {
-    let lifted = (view.status == Status::Paused).then(|| resume(by.clone(), None));
-    let asked = Event::RunCancelRequested(RunAsked {
+fn cancel(by: String, reason: String) -> Batch {
+    fact(Event::RunCancelRequested(RunAsked {
         by,
         reason,
         raise: None,
-    });
-    let mut batch = fact(asked);
-    batch
-        .events
-        .extend(lifted.into_iter().flat_map(|lifted| lifted.events));
-    batch
+    }))
 }
 
 fn pause(view: &View, by: String) -> Result<Batch, Refusal> {

@@ -220,7 +220,7 @@ fn a_cancel_reaches_a_paused_run() {
         see     => run.perceived turn.started
         pause   => run.pause_requested
         say Hm. => turn.completed run.paused | paused
-        cancel  => run.cancel_requested run.resumed | running
+        cancel  => run.cancel_requested | running
         claim   => run.claimed
         go      => run.cancelled | cancelled
     "#,
