@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod cost;
     mod kill;
     mod mem_store;
     mod scripts;

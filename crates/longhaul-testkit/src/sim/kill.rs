@@ -38,6 +38,8 @@ pub struct Ended {
     pub tools: Vec<String>,
     /// The small steps that the first driver made.
     pub steps: usize,
+    /// The batches that drivers wrote: each is a commit.
+    pub written: usize,
 }
 
 /// Plays a scenario over a fresh store, with one death, to its end.
@@ -88,6 +90,7 @@ pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Resul
         outcome,
         tools: folded.tools_called().to_vec(),
         steps,
+        written: crew.written,
     })
 }
 

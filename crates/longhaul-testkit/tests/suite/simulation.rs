@@ -26,6 +26,10 @@ fn from_env(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever runs one seed wants to see it live"
+)]
 fn every_history_keeps_every_promise() {
     let one = from_env("LONGHAUL_SEED");
     let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
