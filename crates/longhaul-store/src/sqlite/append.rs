@@ -3,7 +3,8 @@
 //! Never: a fact without the changes that go with it. A driver's append reads
 //! nothing when its condition holds: one update of the head, then inserts.
 
-use longhaul_core::change::Batch;
+use longhaul_core::change::Change;
+use longhaul_core::event::Wakes;
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{Append, Appended, Author, Refused};
 use rusqlite::params;
@@ -11,7 +12,7 @@ use rusqlite::params;
 use crate::sqlite::change::{Subject, change};
 use crate::sqlite::column::{ENDED, LEASED, int, nat};
 use crate::sqlite::fault::{Fault, Stop};
-use crate::sqlite::head::{is_woken, wake};
+use crate::sqlite::head::{is_woken, strongest, wake};
 use crate::sqlite::journal::{Fact, Tail, facts, stands, write};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::work::Done;
@@ -20,13 +21,15 @@ use crate::sqlite::work::Done;
 pub(crate) const DRIVE: &str = "UPDATE run_head SET last = last + ?1, format = max(format, ?2)
       WHERE run = ?3 AND state = 1 AND epoch = ?4 AND worker = ?5 AND last = ?6";
 
-/// A growth of a journal, ready for the writer.
+/// A growth of a journal, ready for the writer: its facts are text already.
 #[derive(Debug)]
 pub(crate) struct Growth {
     run: RunId,
     author: Author,
-    batch: Batch,
     facts: Vec<Fact>,
+    format: u32,
+    wakes: Wakes,
+    changes: Vec<Change>,
 }
 
 impl Growth {
@@ -39,12 +42,13 @@ impl Growth {
                 return Ok(Err(Refused::NotOutside(event.kind())));
             }
         }
-        let facts = facts(run, &batch.events)?;
         Ok(Ok(Self {
             run,
             author,
-            batch,
-            facts,
+            facts: facts(run, &batch.events)?,
+            format: batch.format(),
+            wakes: strongest(&batch.events),
+            changes: batch.changes,
         }))
     }
 
@@ -83,7 +87,7 @@ fn grow(tx: &Tx<'_>, growth: &Growth) -> Result<Result<Seq, Appended>, Stop> {
         run: growth.run,
         may_queue,
     };
-    for one in &growth.batch.changes {
+    for one in &growth.changes {
         change(tx, subject, one)?;
     }
     Ok(Ok(write(tx, tail, &growth.facts)?))
@@ -105,7 +109,7 @@ fn as_driver(tx: &Tx<'_>, growth: &Growth, worker: WorkerId, mark: Mark) -> Reac
         DRIVE,
         params![
             int(growth.count()),
-            growth.batch.format(),
+            growth.format,
             run.bytes(),
             int(epoch.0),
             worker.bytes(),
@@ -137,7 +141,7 @@ fn as_closer(tx: &Tx<'_>, growth: &Growth, after: Seq) -> Reached {
          RETURNING epoch",
         params![
             int(growth.count()),
-            growth.batch.format(),
+            growth.format,
             run.bytes(),
             int(after.0)
         ],
@@ -178,9 +182,9 @@ fn as_outsider(tx: &Tx<'_>, growth: &Growth) -> Reached {
     }
     tx.run(
         "UPDATE run_head SET last = last + ?1, format = max(format, ?2) WHERE run = ?3",
-        params![int(growth.count()), growth.batch.format(), run.bytes()],
+        params![int(growth.count()), growth.format, run.bytes()],
     )?;
-    if is_woken(head.state, &growth.batch.events) {
+    if is_woken(head.state, growth.wakes) {
         wake(tx, run)?;
     }
     Ok(Ok(tail))

@@ -72,7 +72,7 @@ impl SqliteStore {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
     {
         self.writer.write(work).await
     }
@@ -81,11 +81,11 @@ impl SqliteStore {
     pub(crate) async fn look<T, F>(&self, look: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
     {
         match &self.reads {
             Reads::Apart(readers) => readers.read(look).await,
-            Reads::ByWriter => self.writer.write(|tx| look(tx).map(Done::Quiet)).await,
+            Reads::ByWriter => self.writer.write(move |tx| look(tx).map(Done::Quiet)).await,
         }
     }
 }

@@ -81,17 +81,27 @@ fn leave_of_root(tx: &Tx<'_>, run: RunId) -> Result<()> {
     root.map_or(Ok(()), |root| leave(tx, RunId::from_bytes(root)))
 }
 
-/// Whether an outsider's facts wake a run in this state.
-pub(crate) fn is_woken(state: i64, events: &[Event]) -> bool {
+/// What the strongest of an outsider's facts does to a run that rests.
+pub(crate) fn strongest(events: &[Event]) -> Wakes {
     let says = |wanted| {
-        events
-            .iter()
-            .any(|event| event.from_outside() == Some(wanted))
+        let mut events = events.iter();
+        events.any(|event| event.from_outside() == Some(wanted))
     };
-    match state {
-        PARKED => says(Wakes::Parked) || says(Wakes::Rested),
-        PAUSED => says(Wakes::Rested),
-        _ => false,
+    if says(Wakes::Rested) {
+        Wakes::Rested
+    } else if says(Wakes::Parked) {
+        Wakes::Parked
+    } else {
+        Wakes::No
+    }
+}
+
+/// Whether that wakes a run in this state.
+pub(crate) fn is_woken(state: i64, wakes: Wakes) -> bool {
+    match wakes {
+        Wakes::Rested => state == PARKED || state == PAUSED,
+        Wakes::Parked => state == PARKED,
+        Wakes::No => false,
     }
 }
 

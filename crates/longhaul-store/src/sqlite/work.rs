@@ -34,7 +34,7 @@ pub(crate) enum Ran {
 
 /// A command that the writer can run and answer without knowing what it is.
 pub(crate) trait Work: Send {
-    /// Does it, inside the commit.
+    /// Does it, inside the commit. It may be done again if that was rolled back.
     fn run(&mut self, tx: &Tx<'_>, at: &str) -> Ran;
 
     /// Tells its caller, after the commit; `lost` says that there was none.
@@ -43,7 +43,7 @@ pub(crate) trait Work: Send {
 
 /// A command with its caller.
 pub(crate) struct Task<T, F> {
-    work: Option<F>,
+    work: F,
     done: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -52,7 +52,7 @@ impl<T, F> Task<T, F> {
     /// A command whose answer goes to `caller`.
     pub(crate) const fn new(work: F, caller: oneshot::Sender<Result<T, StoreError>>) -> Self {
         Self {
-            work: Some(work),
+            work,
             done: None,
             caller,
         }
@@ -62,13 +62,10 @@ impl<T, F> Task<T, F> {
 impl<T, F> Work for Task<T, F>
 where
     T: Send,
-    F: FnOnce(&Tx<'_>) -> Result<Done<T>, Fault> + Send,
+    F: Fn(&Tx<'_>) -> Result<Done<T>, Fault> + Send,
 {
     fn run(&mut self, tx: &Tx<'_>, at: &str) -> Ran {
-        let Some(work) = self.work.take() else {
-            return Ran::Quiet;
-        };
-        let (ran, done) = match work(tx) {
+        let (ran, done) = match (self.work)(tx) {
             Ok(Done::Kept(value)) => (Ran::Kept, Ok(value)),
             Ok(Done::Quiet(value)) => (Ran::Quiet, Ok(value)),
             Ok(Done::Undone(value)) => (Ran::Undone, Ok(value)),

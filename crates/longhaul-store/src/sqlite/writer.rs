@@ -90,73 +90,95 @@ impl Writer {
 
     /// One commit: the first command, and what comes in while it is being done.
     /// Gives back the reason if the store can't go on.
-    fn group(&mut self, first: Box<dyn Work>, inbox: &mut Inbox) -> Option<Lost> {
-        let mut ran = Vec::with_capacity(GROUP_MAX);
-        if let Err(error) = self.say("BEGIN IMMEDIATE") {
-            // Whoever waits behind would only wait as long again.
-            ran.push(first);
-            while let Ok(more) = inbox.try_recv() {
-                ran.push(more);
-            }
-            answer(ran, Some(&Lost::by(&error)), &self.at);
-            return None;
-        }
-        let begun = self.clock.now();
-        let mut is_news = false;
-        let mut next = Some(first);
-        while let Some(mut work) = next {
-            let told = self.one(work.as_mut());
-            ran.push(work);
-            match told {
-                Ok(news) => is_news |= news,
-                Err(lost) => {
-                    self.roll_back();
-                    answer(ran, Some(&lost), &self.at);
-                    return None;
-                }
-            }
-            let is_full = ran.len() >= GROUP_MAX || self.clock.now().since(begun) >= GROUP_SPAN_MAX;
-            next = if is_full { None } else { inbox.try_recv().ok() };
-        }
-        match self.commit() {
-            Ok(()) => {
+    fn group(&self, first: Box<dyn Work>, inbox: &mut Inbox) -> Option<Lost> {
+        let mut works = Vec::with_capacity(GROUP_MAX);
+        works.push(first);
+        let is_news = self
+            .swiftly(&mut works, inbox)
+            .and_then(|swift| match swift {
+                Some(is_news) => Ok(is_news),
+                None => self.one_by_one(&mut works),
+            });
+        let done = is_news.and_then(|is_news| self.commit().map(|()| is_news));
+        let lost = match done {
+            Ok(is_news) => {
                 if is_news {
                     self.changes
                         .send_modify(|count| *count = count.wrapping_add(1));
                 }
-                answer(ran, None, &self.at);
                 None
             }
             Err(lost) => {
-                answer(ran, Some(&lost), &self.at);
-                matches!(lost, Lost::Closed(_)).then_some(lost)
+                self.roll_back();
+                Some(lost)
             }
-        }
+        };
+        answer(works, lost.as_ref(), &self.at);
+        lost.filter(|lost| matches!(lost, Lost::Closed(_)))
     }
 
-    /// One command in its savepoint; whether it wrote what others wait for. An
-    /// error means that the whole commit is gone.
-    fn one(&self, work: &mut dyn Work) -> Result<bool, Lost> {
-        self.say("SAVEPOINT one")
-            .map_err(|error| Lost::by(&error))?;
-        let tx = Tx {
-            conn: &self.conn,
-            now: self.clock.now(),
-        };
-        let ran = work.run(&tx, &self.at);
-        if let Ran::Broke(lost) = &ran
-            && self.conn.is_autocommit()
-        {
-            // The database has rolled everything back by itself.
-            return Err(lost.clone());
+    /// Does what comes in, with nothing between the commands: as long as none of
+    /// them has to be undone, none needs a savepoint, and a savepoint costs a copy
+    /// of every page that the next command changes. Whether anything is news;
+    /// none: one has to be undone, and with it, for now, all of them.
+    fn swiftly(
+        &self,
+        works: &mut Vec<Box<dyn Work>>,
+        inbox: &mut Inbox,
+    ) -> Result<Option<bool>, Lost> {
+        if let Err(error) = self.say("BEGIN IMMEDIATE") {
+            // Whoever waits behind would only wait as long again.
+            while let Ok(more) = inbox.try_recv() {
+                works.push(more);
+            }
+            return Err(Lost::by(&error));
         }
-        let undone = matches!(ran, Ran::Undone | Ran::Broke(_));
-        if undone {
-            self.say("ROLLBACK TO one")
-                .map_err(|error| Lost::by(&error))?;
+        let begun = self.clock.now();
+        let mut is_news = false;
+        let mut written = self.conn.total_changes();
+        while let Some(work) = works.last_mut() {
+            let ran = work.run(&self.tx(), &self.at);
+            let before = std::mem::replace(&mut written, self.conn.total_changes());
+            match ran {
+                Ran::Kept => is_news = true,
+                Ran::Quiet => {}
+                Ran::Undone if written == before => {}
+                Ran::Undone | Ran::Broke(_) => {
+                    self.roll_back();
+                    return Ok(None);
+                }
+            }
+            let is_full =
+                works.len() >= GROUP_MAX || self.clock.now().since(begun) >= GROUP_SPAN_MAX;
+            if is_full {
+                break;
+            }
+            let Ok(more) = inbox.try_recv() else {
+                break;
+            };
+            works.push(more);
         }
-        self.say("RELEASE one").map_err(|error| Lost::by(&error))?;
-        Ok(matches!(ran, Ran::Kept))
+        Ok(Some(is_news))
+    }
+
+    /// Does the same commands again, each in a savepoint: whichever is refused
+    /// undoes only itself. An error means that the whole commit is gone.
+    fn one_by_one(&self, works: &mut [Box<dyn Work>]) -> Result<bool, Lost> {
+        self.must_say("BEGIN IMMEDIATE")?;
+        let mut is_news = false;
+        for work in works {
+            self.must_say("SAVEPOINT one")?;
+            match work.run(&self.tx(), &self.at) {
+                Ran::Kept => is_news = true,
+                Ran::Quiet => {}
+                Ran::Undone => self.must_say("ROLLBACK TO one")?,
+                // The database may have rolled everything back by itself.
+                Ran::Broke(lost) if self.conn.is_autocommit() => return Err(lost),
+                Ran::Broke(_) => self.must_say("ROLLBACK TO one")?,
+            }
+            self.must_say("RELEASE one")?;
+        }
+        Ok(is_news)
     }
 
     fn commit(&self) -> Result<(), Lost> {
@@ -205,6 +227,17 @@ impl Writer {
         }
     }
 
+    fn tx(&self) -> Tx<'_> {
+        Tx {
+            conn: &self.conn,
+            now: self.clock.now(),
+        }
+    }
+
+    fn must_say(&self, sql: &str) -> Result<(), Lost> {
+        self.say(sql).map_err(|error| Lost::by(&error))
+    }
+
     fn say(&self, sql: &str) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute(()).map(|_| ())
     }
@@ -222,7 +255,7 @@ impl WriterHandle {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
         let task = Box::new(Task::new(work, caller));

@@ -1,10 +1,10 @@
 //! What a file of ours looks like from outside.
 
-use longhaul_core::change::{Batch, Blob, Change};
+use longhaul_core::change::{Batch, Blob, Change, GateClosing, GateEnd};
 use longhaul_core::event::Event;
 use longhaul_core::event::world::ProgressReported;
 use longhaul_core::id::Seq;
-use longhaul_core::port::store::ReadAsk;
+use longhaul_core::port::store::{Appended, ReadAsk, Refused};
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::store::facts::{progress, says};
 use tokio::task::JoinSet;
@@ -154,6 +154,38 @@ async fn many_drivers_and_readers_at_once_leave_no_gap() {
             }
             let entries = held.world.journal(held.run).await.len();
             assert_eq!(entries, usize::from(FACTS) + 2);
+        });
+    }
+    crew.join_all().await;
+    world.is_in_order().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_refused_takes_nobody_along() {
+    let folder = Folder::new();
+    let world = folder.world(folder.drive());
+    let runs = (0..32).map(|_| world.new_run(|_| {})).collect();
+    world.ask(runs).await;
+    let worker = world.worker().await;
+    let mut crew = JoinSet::new();
+    for number in 0..32 {
+        let mut held = world.take(worker).await;
+        crew.spawn(async move {
+            let withdrawn = GateClosing {
+                gate: held.world.ids.gate(),
+                how: GateEnd::Withdrawn,
+            };
+            for _ in 0..20 {
+                if number % 4 == 0 {
+                    // The gate is looked for when the head has moved already.
+                    let told = held.change(Change::CloseGate(withdrawn.clone())).await;
+                    assert_eq!(told, Appended::Refused(Refused::NoGate));
+                } else {
+                    held.write(says([progress(1)])).await;
+                }
+            }
+            let expected = if number % 4 == 0 { 2 } else { 22 };
+            assert_eq!(held.world.journal(held.run).await.len(), expected);
         });
     }
     crew.join_all().await;
