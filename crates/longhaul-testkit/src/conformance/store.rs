@@ -240,7 +240,10 @@ macro_rules! store_checks_as_tests {
 
             $(#[test]
             fn $check() {
-                $crate::conformance::store::look($fresh, $crate::conformance::store::$room::$check);
+                $crate::conformance::store::look_named(
+                    $fresh,
+                    concat!(stringify!($room), "::", stringify!($check)),
+                );
             })*
         })*
     };
@@ -260,20 +263,35 @@ macro_rules! store_checks_as_list {
 /// Every check by name, for whoever wants to run them otherwise.
 pub const CHECKS: &[Check] = crate::each_store_check! { store_checks_as_list () };
 
+/// Runs the check of this name against one fresh store.
+pub fn look_named<H>(fresh: impl FnOnce() -> H + Send + 'static, name: &str)
+where
+    H: Future<Output = Harness> + Send + 'static,
+{
+    let check = CHECKS.iter().find(|(known, _)| *known == name);
+    let (_, check) = check.unwrap_or_else(|| panic!("there is no check called {name}"));
+    look(fresh, *check);
+}
+
 /// Runs one check against one fresh store, on threads of its own. Afterwards
 /// nothing may be left to mend.
-pub fn look<H, C>(fresh: impl FnOnce() -> H, check: impl FnOnce(World) -> C)
+pub fn look<H>(fresh: impl FnOnce() -> H, check: fn(World) -> BoxFuture<'static, ()>)
 where
-    H: Future<Output = Harness>,
-    C: Future<Output = ()>,
+    H: Future<Output = Harness> + Send + 'static,
 {
+    look_boxed(Box::pin(fresh()), check);
+}
+
+/// The checks are compiled once, here, and not again for every store: they come
+/// in boxes.
+fn look_boxed(fresh: BoxFuture<'static, Harness>, check: fn(World) -> BoxFuture<'static, ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(3)
         .enable_all()
         .build()
         .expect("a runtime can be made");
     runtime.block_on(async {
-        let world = World::new(fresh().await);
+        let world = World::new(fresh.await);
         check(world.clone()).await;
         world.is_in_order().await;
     });

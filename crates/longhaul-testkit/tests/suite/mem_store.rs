@@ -69,11 +69,11 @@ fn the_suite_sees_every_rule_that_is_broken() {
 fn failing(broken: Broken) -> BTreeSet<&'static str> {
     let quiet = CHECKS.iter().filter(|(name, _)| !name.contains("race::"));
     let failing = quiet.filter(|(_, check)| {
-        let fresh = async || {
+        let fresh = move || async move {
             let clock = SimClock::new();
             Harness::new(MemStore::broken(clock.clone(), broken), clock)
         };
-        catch_unwind(AssertUnwindSafe(|| look(fresh, check))).is_err()
+        catch_unwind(AssertUnwindSafe(|| look(fresh, *check))).is_err()
     });
     failing.map(|(name, _)| *name).collect()
 }
