@@ -115,15 +115,22 @@ pub enum Block {
 impl Block {
     fn bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Text(words) => words.text.len(),
+            Self::Text(words) => words.text.len() + length(words.extra.as_ref()),
             Self::Thinking(thought) => {
-                thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len())
+                let signature = thought.signature.as_ref().map_or(0, |text| text.len());
+                thought.text.len() + signature + length(thought.extra.as_ref())
             }
-            Self::ToolCall(call) => call.name.len() + call.input.as_str().len(),
+            Self::ToolCall(call) => {
+                call.name.len() + call.input.as_str().len() + length(call.extra.as_ref())
+            }
             Self::Other(raw) => raw.as_str().len(),
         };
         bytes as u64
     }
+}
+
+fn length(extra: Option<&RawJson>) -> usize {
+    extra.map_or(0, |raw| raw.as_str().len())
 }
 
 /// Text of a reply.

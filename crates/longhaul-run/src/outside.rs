@@ -19,6 +19,8 @@ use longhaul_core::policy::gate::{Answer, GateRow};
 use longhaul_core::port::shelves::DueTimer;
 use longhaul_core::status::{Outcome, Status};
 
+pub use crate::outside::answer::standing_digest;
+
 use crate::moment::Moment;
 use crate::refusal::Refusal;
 use crate::state::Run;

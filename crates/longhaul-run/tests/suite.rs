@@ -18,5 +18,6 @@ mod suite {
     mod policies;
     mod refusals;
     mod steers;
+    mod strict;
     mod world;
 }

@@ -81,6 +81,10 @@ pub struct Appraisal {
     /// What rules match against: a command's parts, a path, a recipient.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<String>,
+    /// A part of it can't be read before it runs, such as a command inside a
+    /// command: it counts as matching every rule that asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opaque: bool,
     /// Why it can't be made: an unknown tool, an input against the schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -118,16 +118,6 @@ pub enum GateKind {
     Signal,
 }
 
-impl GateKind {
-    /// Whether the person decides about a frozen thing, named by its digest.
-    pub const fn is_frozen(&self) -> bool {
-        match self {
-            Self::Approval | Self::Result => true,
-            Self::Question | Self::Blocked | Self::InDoubt | Self::Signal => false,
-        }
-    }
-}
-
 /// A gate as it is raised: everything that judging an answer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSpec {

@@ -236,7 +236,7 @@ fn nothing_before(earlier: &[Call], call: &Call) -> bool {
         before.is_done()
             || (!call.is_alone()
                 && !before.is_alone()
-                && !matches!(before.state, CallState::Gated(_)))
+                && !matches!(before.state, CallState::Gated(_) | CallState::Asked(_)))
     })
 }
 

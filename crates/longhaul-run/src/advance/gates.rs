@@ -27,8 +27,7 @@ pub(super) fn judge_call(draft: &mut Draft<'_>, call: &Call) -> Result<(), Refus
     if let Some(wish) = wish(call, draft.moment.now) {
         return grant(draft, call, wish);
     }
-    let control = draft.control.clone();
-    match judge(&control, &call.appraisal) {
+    match judge(&draft.control, &call.appraisal) {
         Judgement::Allow => Ok(()),
         Judgement::Deny(why) => conclude_call(
             draft,
@@ -36,7 +35,7 @@ pub(super) fn judge_call(draft: &mut Draft<'_>, call: &Call) -> Result<(), Refus
             ToolOutput::text(format!("denied: {why}")),
             true,
         ),
-        Judgement::Ask(rule) => approval(draft, call, rule),
+        Judgement::Ask(rule) => approval(draft, call, &rule),
     }
 }
 
@@ -102,12 +101,9 @@ fn for_call(draft: &Draft<'_>, call: &Call, kind: GateKind, ask: String) -> Gate
     }
 }
 
-fn approval(draft: &mut Draft<'_>, call: &Call, rule: &GateRule) -> Result<(), Refusal> {
-    let ask = match &rule.verdict {
-        Verdict::Ask(words) => words.clone(),
-        Verdict::Allow | Verdict::Deny(_) => String::new(),
-    };
-    let mut gate = for_call(draft, call, GateKind::Approval, ask);
+/// A gate at which a call is frozen: a yes names its digest.
+fn frozen_call(draft: &Draft<'_>, call: &Call, kind: GateKind, ask: String) -> GateSpec {
+    let mut gate = for_call(draft, call, kind, ask);
     let frozen = Frozen {
         gate: gate.id,
         call: gate.call,
@@ -116,6 +112,15 @@ fn approval(draft: &mut Draft<'_>, call: &Call, rule: &GateRule) -> Result<(), R
     };
     gate.digest = Some(digest(draft.run, &frozen));
     gate.input = Some(call.arguments().clone());
+    gate
+}
+
+fn approval(draft: &mut Draft<'_>, call: &Call, rule: &GateRule) -> Result<(), Refusal> {
+    let ask = match &rule.verdict {
+        Verdict::Ask(words) => words.clone(),
+        Verdict::Allow | Verdict::Deny(_) => String::new(),
+    };
+    let mut gate = frozen_call(draft, call, GateKind::Approval, ask);
     gate.pattern = (!rule.always).then(|| pattern_of(rule));
     gate.approvers = rule.approvers;
     gate.timeout = Some(rule.timeout.unwrap_or(GATE_TIMEOUT));
@@ -131,8 +136,7 @@ pub(super) fn doubt_gate(draft: &mut Draft<'_>, call: &Call) -> Result<(), Refus
          not happen and should not, or answer with its result.",
         call.appraisal.tool
     );
-    let mut gate = for_call(draft, call, GateKind::InDoubt, ask);
-    gate.input = Some(call.arguments().clone());
+    let mut gate = frozen_call(draft, call, GateKind::InDoubt, ask);
     // Nobody may decide by silence that money was sent or not: it waits.
     gate.timeout = None;
     draft.raise(gate)

@@ -44,21 +44,19 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
     let mut max_tokens = tariff.max_output_tokens;
     let mut hold = tariff.hold(draft.control.bytes, max_tokens);
     if let Some(left) = draft.moment.left.filter(|left| !left.covers(hold)) {
+        let short = if left.micros.is_some_and(|left| hold.micros > left) {
+            Cap::Money
+        } else {
+            Cap::Tokens
+        };
         match affordable(&tariff, draft.control.bytes, left) {
-            Some(_) if !draft.control.warned.contains(&Cap::Money) => {
-                return warn(draft, Cap::Money);
-            }
+            Some(_) if !draft.control.warned.contains(&short) => return warn(draft, short),
             Some(tokens) => {
                 max_tokens = tokens;
                 hold = tariff.hold(draft.control.bytes, max_tokens);
             }
             None => {
-                let cap = if left.micros.is_some_and(|left| hold.micros > left) {
-                    Cap::Money
-                } else {
-                    Cap::Tokens
-                };
-                draft.record(Event::BudgetReached(BudgetReached { cap }))?;
+                draft.record(Event::BudgetReached(BudgetReached { cap: short }))?;
                 return Ok(Go::On);
             }
         }

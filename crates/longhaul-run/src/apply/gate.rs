@@ -6,6 +6,7 @@ use longhaul_core::event::gate::{GateAnswer, GateClosed, GateExpired, GateRaised
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
+use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, OnTimeout};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Fault;
@@ -195,23 +196,44 @@ fn approval_answered(call: &mut Call, answer: &Answer) {
         Decision::Edit(edited) => {
             call.edited = Some(edited.clone());
             call.state = CallState::Waiting;
+            // Nobody has appraised what a person wrote: it may be anything.
+            if call.appraisal.class.may_repeat() {
+                call.appraisal.class = EffectClass::Once;
+            }
         }
         Decision::Reject => {
-            let note = answer
-                .note
-                .as_deref()
-                .map_or_else(String::new, |note| format!(": {note}"));
-            call.state = settled(format!("a person rejected this call{note}"), true);
+            call.state = settled(noted("a person rejected this call", answer), true);
+            return;
         }
     }
+    call.remark = remark(answer);
+}
+
+/// What happened, and what the person said about it.
+fn noted(what: &str, answer: &Answer) -> String {
+    match remark(answer) {
+        Some(words) => format!("{what}: {words}"),
+        None => what.to_owned(),
+    }
+}
+
+/// The words and data that came with an answer.
+fn remark(answer: &Answer) -> Option<String> {
+    let payload = answer.payload.as_ref().map(RawJson::as_str);
+    let said = [answer.note.as_deref(), payload];
+    let said: Vec<&str> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join("\n"))
 }
 
 /// What a person says of a call that was cut off. Yes: it has not happened and
 /// may begin anew; no: it has not happened and shall not; words: what came of it.
 fn doubt_answered(call: &mut Call, answer: &Answer) {
     call.state = match &answer.decision {
-        Decision::Approve | Decision::Edit(_) => CallState::Waiting,
-        Decision::Reject => settled("a person says: it did not happen".into(), true),
+        Decision::Approve | Decision::Edit(_) => {
+            call.remark = remark(answer);
+            CallState::Waiting
+        }
+        Decision::Reject => settled(noted("a person says: it did not happen", answer), true),
         Decision::Answer(_) | Decision::Complete => settled(words_of(answer), false),
     };
 }
@@ -225,11 +247,6 @@ fn words_of(answer: &Answer) -> String {
         Decision::Approve => Some("yes".into()),
         Decision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
-    let payload = answer
-        .payload
-        .as_ref()
-        .map(RawJson::as_str)
-        .map(str::to_owned);
-    let said = [decision, answer.note.clone(), payload];
+    let said = [decision, remark(answer)];
     said.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }

@@ -90,6 +90,8 @@ impl Control {
 
     pub(super) fn resumed(&mut self, data: &RunAsked) -> Said {
         self.pause = None;
+        // The account may have been filled through another run of the tree.
+        self.broke = None;
         if let Some(raise) = data.raise {
             self.raise(raise);
         }

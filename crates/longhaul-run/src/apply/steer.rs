@@ -24,9 +24,11 @@ impl Control {
     }
 
     pub(super) fn steer_changed(&mut self, data: &SteerChanged) -> Said {
+        let asked = self.question_call().is_some();
         if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
             steer.delivery = data.delivery;
+            steer.answers = data.delivery != Delivery::FollowUp && (steer.answers || asked);
         }
         SILENT
     }

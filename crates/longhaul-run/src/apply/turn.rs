@@ -230,6 +230,7 @@ fn after_reply(data: &TurnCompleted) -> Stage {
             appraisal: appraisal.clone(),
             starts: 0,
             edited: None,
+            remark: None,
             state: state.clone(),
         });
     Stage::Acting(Acting {

@@ -5,7 +5,7 @@
 
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::raw::{Hash, RawJson, canonical};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::state::Run;
 
@@ -23,7 +23,7 @@ pub(crate) fn digest(run: &Run, frozen: &Frozen<'_>) -> Hash {
         .task
         .context
         .iter()
-        .map(|(name, value)| (name.clone(), value.value()))
+        .map(|(name, value)| (name.clone(), exact(value)))
         .collect();
     let value = json!({
         "v": 1,
@@ -31,15 +31,22 @@ pub(crate) fn digest(run: &Run, frozen: &Frozen<'_>) -> Hash {
         "run": run.id,
         "call": frozen.call,
         "tool": frozen.tool,
-        "input": frozen.input.value(),
+        "input": exact(frozen.input),
         "context": context,
         "agent": run.task.definition,
     });
     Hash::of(canonical(&value).as_bytes())
 }
 
+/// The value of a text. One that is too deep to be read stands for itself, so
+/// that no two of them have the same digest.
+fn exact(raw: &RawJson) -> Value {
+    let read = serde_json::from_str(raw.as_str());
+    read.unwrap_or_else(|_| Value::String(raw.as_str().to_owned()))
+}
+
 /// The digest after a person changed what was frozen.
 pub(crate) fn edited_digest(original: Hash, edited: &RawJson) -> Hash {
-    let value = json!({ "v": 1, "original": original, "edited": edited.value() });
+    let value = json!({ "v": 1, "original": original, "edited": exact(edited) });
     Hash::of(canonical(&value).as_bytes())
 }

@@ -4,55 +4,80 @@
 
 use longhaul_core::event::turn::Appraisal;
 use longhaul_core::policy::effect::InDoubt;
-use longhaul_core::policy::gate::{GateRule, Pattern, Verdict};
+use longhaul_core::policy::gate::{GateRule, OnTimeout, Pattern, Verdict};
 use wildmatch::WildMatch;
 
 use crate::state::control::Control;
 
 /// What the rules say of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Judgement<'a> {
+pub(crate) enum Judgement {
     /// It may begin.
     Allow,
     /// It may not, and the model reads why.
-    Deny(&'a str),
+    Deny(String),
     /// A person is asked, by this rule.
-    Ask(&'a GateRule),
+    Ask(Box<GateRule>),
 }
 
 /// Judges a call by each of its subjects: one that is denied denies the call,
-/// one that is asked about asks for the call.
-pub(crate) fn judge<'a>(control: &'a Control, call: &Appraisal) -> Judgement<'a> {
+/// one that is asked about asks for the call. Where several rules ask, the first
+/// one's words are used and the strictest terms of all.
+pub(crate) fn judge(control: &Control, call: &Appraisal) -> Judgement {
+    let rules = &control.policy.rules;
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
-    let mut judgement = Judgement::Allow;
-    for subject in subjects.chain(whole) {
-        match verdict(control, call, subject) {
-            Judgement::Deny(why) => return Judgement::Deny(why),
-            Judgement::Ask(rule) if judgement == Judgement::Allow => {
-                judgement = Judgement::Ask(rule);
-            }
-            Judgement::Ask(_) | Judgement::Allow => {}
+    let mut asking: Vec<&GateRule> = Vec::new();
+    for rule in subjects
+        .chain(whole)
+        .filter_map(|subject| first_match(rules, call, subject))
+    {
+        match &rule.verdict {
+            Verdict::Allow => {}
+            Verdict::Deny(why) => return Judgement::Deny(why.clone()),
+            Verdict::Ask(_) if remembered(control, rule) => {}
+            Verdict::Ask(_) => asking.push(rule),
         }
     }
-    judgement
+    if call.opaque {
+        asking.extend(
+            rules
+                .iter()
+                .filter(|rule| is_due_unread(control, rule, call)),
+        );
+    }
+    let mut asking = asking.into_iter();
+    match asking.next().cloned() {
+        None => Judgement::Allow,
+        Some(first) => Judgement::Ask(Box::new(asking.fold(first, strictest))),
+    }
 }
 
-fn verdict<'a>(control: &'a Control, call: &Appraisal, subject: &str) -> Judgement<'a> {
-    let Some(rule) = first_match(&control.policy.rules, call, subject) else {
-        return Judgement::Allow;
-    };
-    match &rule.verdict {
-        Verdict::Allow => Judgement::Allow,
-        Verdict::Deny(why) => Judgement::Deny(why),
-        Verdict::Ask(_) if remembered(control, rule) => Judgement::Allow,
-        Verdict::Ask(_) => Judgement::Ask(rule),
+/// Whether this rule asks about a call that can't be read. What was allowed for
+/// this run was read, so only a rule about every call of the tool remembers it.
+fn is_due_unread(control: &Control, rule: &GateRule, call: &Appraisal) -> bool {
+    let allowed = rule.subject.is_none() && remembered(control, rule);
+    matches!(rule.verdict, Verdict::Ask(_)) && matches_tool(rule, call) && !allowed
+}
+
+/// One rule on the terms of both.
+fn strictest(mut rule: GateRule, other: &GateRule) -> GateRule {
+    rule.always |= other.always;
+    rule.approvers.count = rule.approvers.count.max(other.approvers.count);
+    rule.approvers.not_submitter |= other.approvers.not_submitter;
+    if rule.on_timeout == OnTimeout::Approve {
+        rule.on_timeout = other.on_timeout;
     }
+    rule
+}
+
+fn matches_tool(rule: &GateRule, call: &Appraisal) -> bool {
+    WildMatch::new(&rule.tool).matches(call.tool.as_str())
 }
 
 fn first_match<'a>(rules: &'a [GateRule], call: &Appraisal, subject: &str) -> Option<&'a GateRule> {
     rules.iter().find(|rule| {
-        WildMatch::new(&rule.tool).matches(call.tool.as_str())
+        matches_tool(rule, call)
             && rule
                 .subject
                 .as_ref()
@@ -77,13 +102,20 @@ pub(crate) fn pattern_of(rule: &GateRule) -> Pattern {
     }
 }
 
-/// What is done about such a call in doubt: the rule's word, then the tool's,
+/// What is done about such a call in doubt: the strictest rule's word, then the tool's,
 /// then the agent's; else a person is asked, because a model that is told
 /// "unknown" simply does it again.
 pub(crate) fn in_doubt(control: &Control, call: &Appraisal) -> InDoubt {
-    let subject = call.subjects.first().map_or("", String::as_str);
-    first_match(&control.policy.rules, call, subject)
-        .and_then(|rule| rule.in_doubt)
+    let subjects = call.subjects.iter().map(String::as_str);
+    let whole = call.subjects.is_empty().then_some("");
+    subjects
+        .chain(whole)
+        .filter_map(|subject| first_match(&control.policy.rules, call, subject)?.in_doubt)
+        .max_by_key(|word| match word {
+            InDoubt::Tell => 0,
+            InDoubt::Ask => 1,
+            InDoubt::Fail => 2,
+        })
         .or(call.in_doubt)
         .or(control.policy.in_doubt)
         .unwrap_or_default()

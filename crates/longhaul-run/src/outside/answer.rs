@@ -112,9 +112,9 @@ fn fits(kind: GateKind, decision: &Decision) -> Result<(), Refusal> {
     }
 }
 
-/// The digest that stands now: the original, or that of the newest edit among
-/// the votes, which everybody else then agrees to.
-fn standing_digest(gate: &GateRow) -> Option<Hash> {
+/// The digest that stands now, and that an approval names: the original, or that
+/// of the newest edit among the votes, which everybody else then agrees to.
+pub fn standing_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
     let edits = gate
         .answers

@@ -5,7 +5,7 @@
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::Appraisal;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
-use longhaul_core::message::ToolResult;
+use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ pub struct Call {
     pub starts: u32,
     /// A person's other arguments.
     pub edited: Option<RawJson>,
+    /// What a person said when they let it pass.
+    pub remark: Option<String>,
     /// Where it stands.
     pub state: CallState,
 }
@@ -115,11 +117,15 @@ impl Call {
         let CallState::Done { output, is_error } = &self.state else {
             return None;
         };
-        let mut content = output.content.clone();
-        if let Some(edited) = &self.edited {
-            let words = format!("A person changed this call to {}", edited.as_str());
-            content.insert(0, longhaul_core::message::Part::Text(words.into()));
-        }
+        let changed = self.edited.as_ref().map(RawJson::as_str);
+        let changed = changed.map(|edited| format!("A person changed this call to {edited}"));
+        let remark = self.remark.as_ref();
+        let remark = remark.map(|words| format!("A person allowed this call and said: {words}"));
+        let people = changed.into_iter().chain(remark);
+        let content = people
+            .map(|words| Part::Text(words.into()))
+            .chain(output.content.iter().cloned())
+            .collect();
         Some(ToolResult {
             call: self.id,
             id: self.provider_id.clone(),

@@ -122,7 +122,7 @@ fn what_is_left_of_the_account_cuts_the_reply_or_parks() {
         see    => run.perceived budget.reached(tokens) run.waiting(budget) | waiting budget
         resume => run.resumed | running
         claim  => run.claimed
-        go     => run.waiting(budget) | waiting budget
+        go     => budget.reached(tokens) run.waiting(budget) | waiting budget
         cancel => run.cancel_requested | running
         claim  => run.claimed
         go     => run.cancelled | cancelled

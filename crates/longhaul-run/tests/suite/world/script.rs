@@ -135,7 +135,7 @@ impl World {
 
     /// `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON`, `answer WORDS`,
     /// each at the oldest open gate, or at gate 2 with `yes @2`; `blind` names no
-    /// digest and `stale` a wrong one.
+    /// digest and `stale` a wrong one, `yes note WORDS` says something with it.
     fn answer(&mut self, verb: &str, rest: &str) -> Option<Word> {
         let (place, rest) = match rest.strip_prefix('@') {
             Some(rest) => {
@@ -158,7 +158,11 @@ impl World {
             "answer" => Decision::Answer(rest.into()),
             _ => Decision::Complete,
         };
-        let note = (verb == "no" && !rest.is_empty() && rest != "run").then(|| rest.to_owned());
+        let note = match (verb, rest.strip_prefix("note ")) {
+            (_, Some(words)) => Some(words.to_owned()),
+            ("no", None) if !rest.is_empty() && rest != "run" => Some(rest.to_owned()),
+            _ => None,
+        };
         let digest = match rest {
             "blind" => None,
             "stale" => Some(longhaul_core::raw::Hash::of(b"another thing")),
@@ -273,7 +277,9 @@ fn standing_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core
     let Some(edited) = edit else {
         return original;
     };
-    let value = serde_json::json!({ "v": 1, "original": original, "edited": edited.value() });
+    let exact = serde_json::from_str(edited.as_str());
+    let exact = exact.unwrap_or_else(|_| serde_json::Value::from(edited.as_str()));
+    let value = serde_json::json!({ "v": 1, "original": original, "edited": exact });
     longhaul_core::raw::Hash::of(longhaul_core::raw::canonical(&value).as_bytes())
 }
 

@@ -97,7 +97,8 @@ fn one_call(call: &str, index: usize) -> (ToolCall, Appraisal) {
     let (name, class) = head.split_once('/').unwrap_or((head, "pure"));
     let (class, doubt) = class.split_once('!').unwrap_or((class, ""));
     let input = RawJson::parse(input).unwrap();
-    let subject = input.value()["command"].as_str().map(str::to_owned);
+    let command = input.value()["command"].as_str().map(str::to_owned);
+    let parts = command.iter().flat_map(|command| command.split("; "));
     let appraisal = Appraisal {
         tool: ToolName::new(name).unwrap(),
         class: match class.trim_end_matches('?') {
@@ -106,7 +107,10 @@ fn one_call(call: &str, index: usize) -> (ToolCall, Appraisal) {
             "session" => EffectClass::Session,
             _ => EffectClass::Once,
         },
-        subjects: subject.into_iter().collect(),
+        subjects: parts.map(str::to_owned).collect(),
+        opaque: command
+            .as_ref()
+            .is_some_and(|command| command.contains("$(")),
         problem: (class == "bad").then(|| format!("there is no tool `{name}`")),
         verifies: class.ends_with('?'),
         in_doubt: match doubt {
