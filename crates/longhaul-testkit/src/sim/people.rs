@@ -10,7 +10,7 @@ use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatu
 use longhaul_core::port::store::{Append, Appended, Author, GatesAsk, ReadAsk, RowsAsk, RunRow};
 use longhaul_core::status::Status;
 use longhaul_core::usage::Micros;
-use longhaul_run::outside::{View, Word, tell};
+use longhaul_run::outside::{View, Word, standing_digest, tell};
 use longhaul_run::{Input, Moment, Run, decide};
 
 use crate::sim::Fault;
@@ -104,7 +104,7 @@ pub async fn answer(ports: &Ports, gate: &GateRow, way: usize) -> Result<Option<
         scope: if for_run { Scope::Run } else { Scope::Once },
         note: way.is_multiple_of(4).then(|| "not like this".to_owned()),
         payload: None,
-        digest: gate.spec.digest,
+        digest: standing_digest(gate),
         decision,
     };
     say(

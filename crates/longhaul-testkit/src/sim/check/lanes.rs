@@ -1,4 +1,5 @@
-//! I6: runs of a lane never overlap, and go in the order they came.
+//! I6: runs of a lane never overlap. That they go in the order they came is a
+//! check of the conformance suite.
 //!
 //! Never: looks at the lane's rows.
 

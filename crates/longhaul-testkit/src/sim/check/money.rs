@@ -31,6 +31,10 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
                 held = 0;
                 used += data.cost.unwrap_or_default().0;
             }
+            Event::MemoryCompacted(data) => {
+                held = 0;
+                used += data.cost.unwrap_or_default().0;
+            }
             Event::TurnFailed(data) => {
                 if data.failure.class == FailureClass::Lost && data.charged.micros.0 != held {
                     return Err(format!(
