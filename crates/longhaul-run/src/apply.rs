@@ -13,6 +13,7 @@ mod world;
 use longhaul_core::event::{Event, Wakes};
 use longhaul_core::message::Message;
 
+use crate::state::call::CallState;
 use crate::state::control::{Control, Rest};
 use crate::state::stage::{Concluding, Stage, Thinking};
 
@@ -116,7 +117,17 @@ impl Control {
             .iter()
             .filter_map(crate::state::call::Call::result)
             .collect();
-        self.stage = match &acting.finish {
+        // A call beside it failed or was refused: the agent should know before it ends.
+        let is_fine = acting.calls.iter().all(|call| {
+            matches!(
+                call.state,
+                CallState::Done {
+                    is_error: false,
+                    ..
+                }
+            )
+        });
+        self.stage = match acting.finish.as_ref().filter(|_| is_fine) {
             None => Stage::Thinking(Thinking::default()),
             Some(output) => Stage::Concluding(Concluding {
                 output: output.clone(),

@@ -12,6 +12,7 @@ use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered};
 use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
 
 use crate::advance::{advance, gates, orphans};
@@ -22,6 +23,10 @@ use crate::outside;
 use crate::refusal::Refusal;
 use crate::state::Run;
 use crate::state::stage::Stage;
+
+/// A reply with more calls than this is broken, or means harm.
+const CALLS_MAX: usize = 1_024;
+const TOO_MANY_CALLS: &str = "the reply holds more than 1024 tool calls";
 
 /// Decides what follows from an input. Nothing is written by it; the same run,
 /// input and moment give the same batch.
@@ -37,6 +42,11 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
     match input {
         Input::GoOn => go_on(&mut draft)?,
         Input::Perceived(seen) => perceived(&mut draft, *seen)?,
+        Input::Replied(replied) if replied.calls.len() > CALLS_MAX => {
+            let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
+            failure.usage = Some(replied.answered.usage);
+            failed::failed(&mut draft, failure, replied.active)?;
+        }
         Input::Replied(replied) => replied::replied(&mut draft, *replied)?,
         Input::ModelFailed { failure, active } => failed::failed(&mut draft, failure, active)?,
         Input::Interrupted {

@@ -25,6 +25,11 @@ use crate::state::control::Control;
 /// So many calls of a reply are under way at once.
 const PARALLEL_MAX: usize = 8;
 
+/// A call that may be repeated is begun so often at most. One that kills its
+/// worker would otherwise be begun for ever.
+const STARTS_MAX: u32 = 16;
+
+const WORN_OUT: &str = "not run again: its worker died each of the 16 times that it was begun";
 const SKIPPED: &str = "not run: a person wrote before it began";
 const WITHDRAWN: &str = "withdrawn: a person wrote";
 const WOKEN: &str = "the wait ended early: a person wrote";
@@ -160,6 +165,13 @@ fn settle(draft: &mut Draft<'_>) -> Result<(), Refusal> {
         |call| matches!(call.state, CallState::Sleeping(sleep) if sleep.fired),
     ) {
         conclude_call(draft, call.id, ToolOutput::text(TIME_CAME), false)?;
+    }
+    let alive = draft.control.epoch;
+    for call in calls(draft, |call| {
+        matches!(call.state, CallState::Started(epoch) if epoch < alive)
+            && call.starts >= STARTS_MAX
+    }) {
+        conclude_call(draft, call.id, ToolOutput::text(WORN_OUT), true)?;
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ fn grant(draft: &mut Draft<'_>, call: &Call, wish: Wish) -> Result<(), Refusal> 
         Wish::Finish(_) => conclude_call(
             draft,
             call.id,
-            ToolOutput::text("the run ends with this"),
+            ToolOutput::text("the run ends with this, unless a call beside it failed"),
             false,
         ),
         Wish::Unclear(why) => conclude_call(draft, call.id, ToolOutput::text(why), true),

@@ -17,6 +17,10 @@ use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::stage::{Stage, Thinking};
 
+/// A turn is asked for so often at most, whoever died or failed. A question that
+/// kills its worker would otherwise be asked for ever.
+const TRIES_MAX: u32 = 64;
+
 pub(super) fn think(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
     let Stage::Thinking(thinking) = &draft.control.stage else {
         return Ok(Go::On);
@@ -39,6 +43,11 @@ pub(super) fn think(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
     }
     if deliver(draft, |steer| steer.delivery != Delivery::FollowUp)? {
         return Ok(Go::On);
+    }
+    if thinking.tries >= TRIES_MAX {
+        let words = format!("{TRIES_MAX} questions of one turn were never answered");
+        let hint = "look why workers die or calls fail, then retry the run";
+        return close::fail(draft, Fault::new("lost", words, hint));
     }
     match (thinking.overflow, thinking.shortened) {
         (false, _) => start_turn(draft, Purpose::Think),

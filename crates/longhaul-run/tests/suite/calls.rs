@@ -136,3 +136,18 @@ fn arguments_keep_their_bytes() {
     let arguments = r#"{"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"}"#;
     assert_eq!(todos[0].input.as_str(), arguments);
 }
+
+#[test]
+fn a_reply_with_absurdly_many_calls_ends_the_run() {
+    let calls = vec!["read/pure"; 1_025].join(" + ");
+    check(
+        plain(),
+        &format!(
+            r#"
+        claim        => run.claimed | running
+        see          => run.perceived turn.started
+        call {calls} => turn.failed(invalid_request) run.failed(invalid_request) | failed
+    "#
+        ),
+    );
+}

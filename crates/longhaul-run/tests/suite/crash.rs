@@ -253,3 +253,25 @@ fn what_is_parked_is_found_as_it_was() {
     "#,
     );
 }
+
+/// What kills its worker each time is given up in the end.
+#[test]
+fn a_turn_and_a_call_are_not_begun_for_ever() {
+    let lost = "        crash => \n        claim => run.claimed\n";
+    let turns: String = (0..63)
+        .map(|_| format!("{lost}        go    => run.recovered turn.failed(lost) turn.started\n"))
+        .collect();
+    let begin =
+        "        claim => run.claimed | running\n        see   => run.perceived turn.started\n";
+    let end = "        go    => run.recovered turn.failed(lost) run.failed(lost) | failed\n";
+    check(plain(), &format!("{begin}{turns}{lost}{end}"));
+
+    let calls: String = (2..17)
+        .map(|start| {
+            format!("{lost}        go    => run.recovered tool.started(t1.1 again {start})\n")
+        })
+        .collect();
+    let call = "        call read/pure => turn.completed tool.started(t1.1)\n";
+    let end = "        go    => run.recovered tool.failed(t1.1) turn.started\n";
+    check(plain(), &format!("{begin}{call}{calls}{lost}{end}"));
+}

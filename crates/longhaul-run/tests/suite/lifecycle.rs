@@ -54,6 +54,19 @@ fn finish_ends_the_run_when_all_calls_are_done() {
 }
 
 #[test]
+fn finish_beside_a_failed_call_lets_the_agent_think_again() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        call finish/pure {"output": "sent"} + send/once => turn.completed tool.completed(t1.1) tool.started(t1.2)
+        fail t1.2 no   => tool.failed(t1.2) turn.started
+    "#,
+    );
+}
+
+#[test]
 fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
     check(
         keep_open(),
