@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use crate::sqlite::append::DRIVE;
 use crate::sqlite::claim::{PICK, PICK_TYPES};
 use crate::sqlite::lane::NEXT;
+use crate::sqlite::prune::AGED;
 use crate::sqlite::timer::DUE;
 use crate::sqlite::{connect, schema};
 
@@ -55,4 +56,18 @@ fn the_next_of_a_lane_is_the_first_of_an_index() {
 #[test]
 fn an_append_finds_its_head_by_its_key() {
     check(DRIVE, &["SEARCH run_head USING PRIMARY KEY (run=?)"]);
+}
+
+#[test]
+fn the_trees_that_go_on_are_gathered_once_for_all_old_runs() {
+    let by_id = |table: &str| format!("SEARCH {table} USING INDEX sqlite_autoindex_run_1 (id=?)");
+    let steps = [
+        "SEARCH h USING INDEX run_head_finished (finished_at<?)",
+        &by_id("r"),
+        "LIST SUBQUERY 1",
+        "SCAN th USING INDEX run_head_open",
+        &by_id("t"),
+        "CREATE BLOOM FILTER",
+    ];
+    check(AGED, &steps);
 }

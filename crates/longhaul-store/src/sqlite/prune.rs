@@ -7,7 +7,7 @@ use longhaul_core::port::store::{PruneAsk, Pruned};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{ENDED, limit};
+use crate::sqlite::column::limit;
 use crate::sqlite::lane::leave;
 use crate::sqlite::tx::Tx;
 
@@ -16,7 +16,7 @@ const BLOBS_MAX: i64 = 1_000;
 /// So many free pages are given back to the disk at once.
 const PAGES_MAX: u32 = 1_000;
 
-/// Everything that stands under a run's id.
+/// Everything that stands under a run's id, but the run itself.
 const FORGET: &[&str] = &[
     "DELETE FROM journal WHERE run = ?1",
     "DELETE FROM blob_ref WHERE run = ?1",
@@ -33,52 +33,75 @@ const FORGET: &[&str] = &[
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",
     "DELETE FROM run_head WHERE run = ?1",
-    "DELETE FROM run WHERE id = ?1",
 ];
 
-/// Forgets old runs, contents without a name, and keys that are over.
-pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk) -> Result<Pruned> {
-    let runs = aged(tx, ask)?;
-    for run in &runs {
+/// Runs past their keep, the longest past first. Which trees still go on is found
+/// out once: asked for each run, a tree of many would be walked as often.
+pub(crate) const AGED: &str = "SELECT h.run FROM run_head h CROSS JOIN run r ON r.id = h.run
+      WHERE h.finished_at < ?1 AND h.state = 5
+        AND r.root NOT IN (SELECT t.root
+                             FROM run_head th INDEXED BY run_head_open CROSS JOIN run t
+                               ON t.id = th.run
+                            WHERE th.state <> 5)
+      ORDER BY h.finished_at LIMIT ?2";
+
+const UNNAMED: &str = "SELECT b.hash FROM blob b
+      WHERE b.touched_at < ?1 AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = b.hash)
+      LIMIT ?2";
+
+/// What may go. Looked for beside the writer, which would keep everybody waiting.
+#[derive(Debug)]
+pub(crate) struct Old {
+    runs: Vec<RunId>,
+    blobs: Vec<[u8; 32]>,
+}
+
+/// Looks for what may go.
+pub(crate) fn find(tx: &Tx<'_>, ask: PruneAsk) -> Result<Old> {
+    let runs_before = before(tx.now, ask.runs_older.0);
+    let blobs_before = before(tx.now, ask.blobs_older.0);
+    Ok(Old {
+        runs: tx.all(AGED, params![runs_before, limit(ask.limit)], |row| {
+            row.get(0).map(RunId::from_bytes)
+        })?,
+        blobs: tx.all(UNNAMED, params![blobs_before, BLOBS_MAX], |row| row.get(0))?,
+    })
+}
+
+/// Forgets old runs, contents without a name, and keys that are over. A tree that
+/// has ended stays so; a content may have been named since it was found.
+pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk, old: &Old) -> Result<Pruned> {
+    let mut pruned = Pruned::default();
+    let mut blobs = old.blobs.clone();
+    for run in &old.runs {
         leave(tx, *run)?;
+        // What only this run named goes with it.
+        let named = "SELECT hash FROM blob_ref WHERE run = ?1";
+        blobs.extend(tx.all(named, params![run.bytes()], |row| row.get::<_, [u8; 32]>(0))?);
         for sql in FORGET {
             tx.run(sql, params![run.bytes()])?;
         }
+        // Whoever prunes at the same time may have been faster.
+        let sql = "DELETE FROM run WHERE id = ?1";
+        pruned.runs += tx.run(sql, params![run.bytes()])?;
     }
-    let keys = tx.run(
+    pruned.keys = tx.run(
         "DELETE FROM idem WHERE until <= ?1",
         params![tx.now_micros()],
     )?;
     tx.run("DELETE FROM lane WHERE depth = 0", ())?;
-    let blobs = tx.run(
-        "DELETE FROM blob WHERE rowid IN
-           (SELECT b.rowid FROM blob b
-             WHERE b.touched_at < ?1
-               AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = b.hash)
-             LIMIT ?2)",
-        params![before(tx.now, ask.blobs_older.0), BLOBS_MAX],
-    )?;
-    if !runs.is_empty() || blobs > 0 {
+    for hash in &blobs {
+        pruned.blobs += tx.run(
+            "DELETE FROM blob WHERE hash = ?1 AND touched_at < ?2
+                AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = ?1)",
+            params![hash, before(tx.now, ask.blobs_older.0)],
+        )?;
+    }
+    if pruned.runs > 0 || pruned.blobs > 0 {
         let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");
         tx.all(&sql, (), |_| Ok(()))?;
     }
-    Ok(Pruned {
-        runs: runs.len(),
-        blobs,
-        keys,
-    })
-}
-
-fn aged(tx: &Tx<'_>, ask: PruneAsk) -> Result<Vec<RunId>> {
-    tx.all(
-        "SELECT h.run FROM run_head h CROSS JOIN run r ON r.id = h.run
-          WHERE h.finished_at < ?1 AND h.state = ?2
-            AND NOT EXISTS (SELECT 1 FROM run t CROSS JOIN run_head th ON th.run = t.id
-                             WHERE t.root = r.root AND th.state <> ?2)
-          ORDER BY h.finished_at LIMIT ?3",
-        params![before(tx.now, ask.runs_older.0), ENDED, limit(ask.limit)],
-        |row| row.get(0).map(RunId::from_bytes),
-    )
+    Ok(pruned)
 }
 
 /// What happened before this point is older than `millis`.

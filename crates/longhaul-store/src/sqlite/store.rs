@@ -63,7 +63,8 @@ impl Store for SqliteStore {
 
     async fn prune(&self, ask: PruneAsk) -> Result<Pruned, StoreError> {
         self.must_drive("prune")?;
-        self.write(move |tx| Ok(Done::Quiet(prune::prune(tx, ask)?)))
+        let old = self.look(move |tx| Ok(prune::find(tx, ask)?)).await?;
+        self.write(move |tx| Ok(Done::Quiet(prune::prune(tx, ask, &old)?)))
             .await
     }
 }
