@@ -10,5 +10,6 @@ mod suite {
     mod form;
     mod kill;
     mod kit;
+    mod place;
     mod process;
 }

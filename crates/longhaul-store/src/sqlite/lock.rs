@@ -2,13 +2,14 @@
 //!
 //! Never: a lock that outlives its process. The kernel frees it, whatever happens.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use longhaul_core::port::store::StoreError;
 
 use crate::sqlite::fault::io_error;
+use crate::sqlite::place::private;
 
 /// The file's name, beside the database.
 const NAME: &str = "driver.lock";
@@ -32,13 +33,7 @@ impl Drop for DriverLock {
 impl DriverLock {
     /// Takes the lock of a folder and writes down who has it.
     pub(crate) fn take(folder: &Path, at: &str, holder: &str) -> Result<Self, StoreError> {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(folder.join(NAME))
-            .map_err(|error| io_error(error, at))?;
+        let mut file = lock_file(folder).map_err(|error| io_error(error, at))?;
         match file.try_lock() {
             Ok(()) => {
                 write_down(&mut file, holder).map_err(|error| io_error(error, at))?;
@@ -53,7 +48,22 @@ impl DriverLock {
     }
 }
 
-fn write_down(file: &mut File, holder: &str) -> std::io::Result<()> {
+/// A folder may come from a stranger: a link in the place of the lock is not
+/// followed, or we would write over whatever it leads to.
+fn lock_file(folder: &Path) -> io::Result<File> {
+    let path = folder.join(NAME);
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        let path = path.display();
+        return Err(io::Error::other(format!(
+            "`{path}` is no regular file: remove it"
+        )));
+    }
+    let mut options = private();
+    options.create(true).truncate(false).read(true).write(true);
+    options.open(path)
+}
+
+fn write_down(file: &mut File, holder: &str) -> io::Result<()> {
     let pid = std::process::id();
     let line = match holder {
         "" => format!("pid {pid}\n"),

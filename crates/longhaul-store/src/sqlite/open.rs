@@ -16,7 +16,9 @@ use crate::sqlite::connect;
 use crate::sqlite::fault::{Lost, io_error, sql_error};
 use crate::sqlite::handle::{Reads, SqliteStore};
 use crate::sqlite::lock::DriverLock;
-use crate::sqlite::place::{Found, Place, folder, inspect, make_folder, refuse_network};
+use crate::sqlite::place::{
+    Found, Place, folder, inspect, make_file, make_folder, refuse_network, resolve,
+};
 use crate::sqlite::reader::Readers;
 use crate::sqlite::schema;
 use crate::sqlite::watch::Changes;
@@ -57,6 +59,7 @@ fn open_memory(options: &Options) -> Result<SqliteStore, StoreError> {
 
 fn open_file(path: &Path, options: &Options) -> Result<SqliteStore, StoreError> {
     let at: Arc<str> = path.to_string_lossy().into();
+    let path = &resolve(path).map_err(|error| io_error(error, &at))?;
     let home = folder(path);
     let found = inspect(path, &at)?;
     make_folder(home).map_err(|error| io_error(error, &at))?;
@@ -70,6 +73,7 @@ fn open_file(path: &Path, options: &Options) -> Result<SqliteStore, StoreError> 
         let conn = connect::reader(path, options.busy).map_err(|error| sql_error(error, &at))?;
         schema::found(&conn, &at)?;
     }
+    make_file(path).map_err(|error| io_error(error, &at))?;
     let conn = writer(path, options, &at)?;
     bring_up(&conn, &at, (home, options))?;
     let reader = || connect::reader(path, options.busy).map_err(|error| sql_error(error, &at));

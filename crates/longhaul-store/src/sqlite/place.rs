@@ -2,7 +2,7 @@
 //!
 //! Never: changes a file that is not a store of ours.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,8 @@ pub(crate) enum Found {
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_LEN: usize = 100;
 const APPLICATION_ID_AT: usize = 68;
+/// So many links may lead to a file.
+const LINKS_MAX: u32 = 40;
 
 impl Place {
     /// Reads an address.
@@ -59,6 +61,8 @@ impl Place {
             ":memory:" => Ok(Self::Memory),
             "" => Err(bad("the path is missing")),
             _ if path.contains('\0') => Err(bad("a path holds no zero byte")),
+            // SQLite would read it as an address of its own, with another file behind it.
+            _ if path.starts_with("file:") => Err(bad("write the path without `file:`")),
             _ => Ok(Self::File(PathBuf::from(path))),
         }
     }
@@ -87,19 +91,53 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The file itself, if the path is a link to it: the lock stands beside the file,
+/// whatever name it is called by. The file need not be there yet.
+pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => path = folder(&path).join(fs::read_link(&path)?),
+            Ok(_) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("too many links lead on from it"))
+}
+
+/// How files are made that only their owner may read: journals hold what people
+/// say to agents. SQLite gives its log the mode of the database.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes the file for a database, empty, unless it is there.
+pub(crate) fn make_file(path: &Path) -> io::Result<()> {
+    match private().write(true).create_new(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Looks at a file's header without opening it as a database.
 pub(crate) fn inspect(path: &Path, at: &str) -> Result<Found, StoreError> {
     let corrupt = |why: &str| Err(Lost::Corrupt(why.to_owned()).error(at));
-    let mut header = Vec::with_capacity(HEADER_LEN);
-    match File::open(path) {
-        Ok(file) => {
-            let mut file = file.take(HEADER_LEN as u64);
-            file.read_to_end(&mut header)
-                .map_err(|error| io_error(error, at))?;
-        }
+    match fs::metadata(path) {
+        // Opening a pipe would wait for somebody to write into it.
+        Ok(found) if !found.is_file() => return corrupt("it is no regular file"),
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(io_error(error, at)),
     }
+    let mut header = Vec::with_capacity(HEADER_LEN);
+    File::open(path)
+        .and_then(|file| file.take(HEADER_LEN as u64).read_to_end(&mut header))
+        .map_err(|error| io_error(error, at))?;
     if header.is_empty() {
         return Ok(Found::Nothing);
     }
@@ -188,6 +226,8 @@ mod tests {
             ("mysql://db/x", "write `sqlite:PATH`"),
             ("longhaul.db", "write `sqlite:PATH`"),
             ("sqlite:", "the path is missing"),
+            ("sqlite:file:a.db?mode=memory", "without `file:`"),
+            ("sqlite://file:a.db", "without `file:`"),
         ] {
             let refused = Place::parse(url).unwrap_err().to_string();
             assert!(refused.contains(way_out), "{refused}");
