@@ -164,6 +164,7 @@ fn start(ground: Ground, options: &Options) -> Result<SqliteStore, StoreError> {
         conn: ground.conn,
         at: Arc::clone(&at),
         clock: Arc::clone(&options.clock),
+        busy: options.busy,
         changes: bell.clone(),
         fatal: options.fatal.clone(),
         faults: options.faults.clone(),

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::{Clock, Millis};
@@ -14,7 +15,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::options::{CommitFault, Fatal, Faults};
-use crate::sqlite::fault::{Fault, Lost, io_error};
+use crate::sqlite::fault::{Fault, Lost, io_error, sql_error};
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::work::{Done, Ran, Task, Work};
@@ -26,6 +27,11 @@ const GROUP_SPAN_MAX: Millis = Millis(2);
 /// So many commands may wait; whoever comes then waits to wait.
 const WAITING_MAX: usize = 1_024;
 
+/// So often the file is tried while another process writes. One that writes all
+/// the time leaves only short gaps, and SQLite by itself would look for one ten
+/// times a second.
+const TRY_EVERY: Duration = Duration::from_millis(1);
+
 type Inbox = mpsc::Receiver<Box<dyn Work>>;
 
 /// Everything the writer owns.
@@ -33,6 +39,8 @@ pub(crate) struct Writer {
     pub(crate) conn: Connection,
     pub(crate) at: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How long another process that writes is waited for.
+    pub(crate) busy: Duration,
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) faults: Option<Arc<dyn Faults>>,
@@ -60,6 +68,9 @@ impl Writer {
     /// Starts the thread.
     pub(crate) fn start(self) -> Result<WriterHandle, StoreError> {
         let at = Arc::clone(&self.at);
+        // From here on this thread does the waiting.
+        let alone = self.conn.busy_timeout(Duration::ZERO);
+        alone.map_err(|error| sql_error(error, &at))?;
         let (commands, inbox) = mpsc::channel(WAITING_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -126,7 +137,7 @@ impl Writer {
         works: &mut Vec<Box<dyn Work>>,
         inbox: &mut Inbox,
     ) -> Result<Option<bool>, Lost> {
-        if let Err(error) = self.say("BEGIN IMMEDIATE") {
+        if let Err(error) = self.begin() {
             // Whoever waits behind would only wait as long again.
             while let Ok(more) = inbox.try_recv() {
                 works.push(more);
@@ -164,7 +175,7 @@ impl Writer {
     /// Does the same commands again, each in a savepoint: whichever is refused
     /// undoes only itself. An error means that the whole commit is gone.
     fn one_by_one(&self, works: &mut [Box<dyn Work>]) -> Result<bool, Lost> {
-        self.must_say("BEGIN IMMEDIATE")?;
+        self.begin().map_err(|error| Lost::by(&error))?;
         let mut is_news = false;
         for work in works {
             self.must_say("SAVEPOINT one")?;
@@ -179,6 +190,20 @@ impl Writer {
             self.must_say("RELEASE one")?;
         }
         Ok(is_news)
+    }
+
+    /// Begins a commit as soon as no other process writes.
+    fn begin(&self) -> rusqlite::Result<()> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.say("BEGIN IMMEDIATE") {
+                Err(error) if waited < self.busy && matches!(Lost::by(&error), Lost::Busy) => {
+                    thread::sleep(TRY_EVERY);
+                    waited += TRY_EVERY;
+                }
+                begun => return begun,
+            }
+        }
     }
 
     fn commit(&self) -> Result<(), Lost> {
