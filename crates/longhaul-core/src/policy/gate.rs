@@ -165,6 +165,30 @@ pub struct GateSpec {
     pub tags: Vec<String>,
 }
 
+impl GateSpec {
+    /// A gate that asks for one answer, stays open for ever and says no more
+    /// than its words.
+    pub fn new(id: GateId, kind: GateKind, ask: impl Into<String>) -> Self {
+        Self {
+            id,
+            kind,
+            ask: ask.into(),
+            call: None,
+            tool: None,
+            input: None,
+            options: Vec::new(),
+            digest: None,
+            pattern: None,
+            approvers: Approvers::default(),
+            timeout: None,
+            on_timeout: OnTimeout::default(),
+            remind: None,
+            idempotency_key: None,
+            tags: Vec::new(),
+        }
+    }
+}
+
 /// The globs of a rule, as they are remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {

@@ -5,9 +5,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::world::ProgressReported;
-use longhaul_core::policy::gate::{
-    Approvers, GATE_TIMEOUT, GateKind, GateRule, GateSpec, OnTimeout,
-};
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{ResultGate, Verdict};
 use longhaul_core::raw::RawJson;
 
@@ -82,22 +80,12 @@ fn grant(draft: &mut Draft<'_>, call: &Call, wish: Wish) -> Result<(), Refusal> 
 
 /// A gate that stands for a call, with nothing special about it.
 fn for_call(draft: &Draft<'_>, call: &Call, kind: GateKind, ask: String) -> GateSpec {
+    let id = draft.new_gate(&call.id.to_string());
     GateSpec {
-        id: draft.new_gate(&call.id.to_string()),
-        kind,
-        ask,
         call: Some(call.id),
         tool: Some(call.appraisal.tool.to_string()),
-        input: None,
-        options: Vec::new(),
-        digest: None,
-        pattern: None,
-        approvers: Approvers::default(),
         timeout: Some(GATE_TIMEOUT),
-        on_timeout: OnTimeout::Reject,
-        remind: None,
-        idempotency_key: None,
-        tags: Vec::new(),
+        ..GateSpec::new(id, kind, ask)
     }
 }
 
@@ -157,43 +145,17 @@ pub(super) fn result_gate(draft: &mut Draft<'_>, policy: &ResultGate) -> Result<
     };
     let digest = digest(draft.run, &frozen);
     draft.raise(GateSpec {
-        id,
-        kind: GateKind::Result,
-        ask: policy.ask.clone(),
-        call: None,
-        tool: None,
         input: Some(input),
-        options: Vec::new(),
         digest: Some(digest),
-        pattern: None,
-        approvers: Approvers::default(),
         timeout: Some(policy.timeout),
         on_timeout: policy.on_timeout,
-        remind: None,
-        idempotency_key: None,
-        tags: Vec::new(),
+        ..GateSpec::new(id, GateKind::Result, policy.ask.as_str())
     })
 }
 
 /// Asks for a part that is missing.
 pub(crate) fn missing_gate(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
     let id = draft.new_gate("missing");
-    draft.raise(GateSpec {
-        id,
-        kind: GateKind::Blocked,
-        ask: sentence.into(),
-        call: None,
-        tool: None,
-        input: None,
-        options: Vec::new(),
-        digest: None,
-        pattern: None,
-        approvers: Approvers::default(),
-        timeout: None,
-        on_timeout: OnTimeout::Reject,
-        remind: None,
-        idempotency_key: None,
-        tags: Vec::new(),
-    })?;
+    draft.raise(GateSpec::new(id, GateKind::Blocked, sentence))?;
     crate::advance::park::block(draft, id, sentence).map(|_| ())
 }

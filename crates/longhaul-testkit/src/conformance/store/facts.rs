@@ -11,9 +11,7 @@ use longhaul_core::event::run::{RunAsked, RunCancelled, RunCompleted, RunWaiting
 use longhaul_core::event::steer::{Delivery, SteerQueued};
 use longhaul_core::event::world::{ProgressReported, TimerFired};
 use longhaul_core::id::{GateId, RunId, SteerId, TimerId};
-use longhaul_core::policy::gate::{
-    Answer, Approvers, Decision, GateKind, GateSpec, OnTimeout, Scope,
-};
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, OnTimeout, Scope};
 use longhaul_core::status::{Output, Status, Wait};
 use longhaul_core::time::Millis;
 
@@ -128,23 +126,7 @@ pub fn asked() -> RunAsked {
 
 /// A gate that asks for one yes, for ever.
 pub fn gate_spec(id: GateId) -> GateSpec {
-    GateSpec {
-        id,
-        kind: GateKind::Approval,
-        ask: "may I?".to_owned(),
-        call: None,
-        tool: None,
-        input: None,
-        options: Vec::new(),
-        digest: None,
-        pattern: None,
-        approvers: Approvers::default(),
-        timeout: None,
-        on_timeout: OnTimeout::Reject,
-        remind: None,
-        idempotency_key: None,
-        tags: Vec::new(),
-    }
+    GateSpec::new(id, GateKind::Approval, "may I?")
 }
 
 /// The batch that raises a gate. Its driver goes on.
