@@ -30,6 +30,8 @@ CREATE TABLE run (
   created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX run_tree ON run (root, id);
+CREATE INDEX run_agent ON run (agent, id);
+CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE UNIQUE INDEX run_in_lane ON run (lane, lane_seq) WHERE lane_seq IS NOT NULL;
 
 -- A run as it stands: the row that every append changes.
@@ -93,7 +95,7 @@ CREATE TABLE blob (
   content    BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX blob_hash ON blob (hash);
-CREATE INDEX blob_touched ON blob (touched_at);
+CREATE INDEX blob_touched ON blob (touched_at, hash);
 
 CREATE TABLE blob_ref (
   run  BLOB NOT NULL,
