@@ -17,16 +17,12 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    #[expect(clippy::unnecessary_wraps, reason = "every command has this shape")]
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let version = env!("CARGO_PKG_VERSION");
-        if self.json {
-            say::data(&json!({ "version": version, "journal_format": EVENT_FORMAT }).to_string());
+        say::data(&if self.json {
+            json!({ "version": version, "journal_format": EVENT_FORMAT }).to_string()
         } else {
-            say::data(&format!(
-                "longhaul {version} (journal format {EVENT_FORMAT})"
-            ));
-        }
-        Ok(())
+            format!("longhaul {version} (journal format {EVENT_FORMAT})")
+        })
     }
 }

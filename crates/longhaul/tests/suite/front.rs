@@ -26,6 +26,21 @@ fn the_front_door_says_what_it_is() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn data_that_cannot_be_written_is_an_error() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("a full device");
+    let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .arg("version")
+        .stdout(full)
+        .status()
+        .expect("the binary runs");
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
 fn mistakes_are_met_with_a_way_on() {
     check(&["bnech"], 2, "similar subcommand exists: 'bench'");
     check(&["bench", "journal", "--events", "1"], 2, "256..=10000000");

@@ -87,8 +87,7 @@ impl Journal {
         } else {
             as_text(self, &syncs, single, &lines)
         };
-        say::data(&report);
-        Ok(())
+        say::data(&report)
     }
 
     /// One commit an event is slow on a slow disk: a tenth is enough to see it.

@@ -51,7 +51,9 @@ impl Load {
     }
 
     async fn write(&self, file: &Path, watch: Stopwatch) -> anyhow::Result<Measured> {
-        let url = format!("sqlite:{}", file.display());
+        let file = file.to_str();
+        let file = file.context("the folder's name is not UTF-8; name another with --dir")?;
+        let url = format!("sqlite:{file}");
         let options = Options::new(url, Role::Driver, Arc::new(SystemClock));
         let store = Arc::new(open(options)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
