@@ -2,3 +2,5 @@
 //!
 //! Never: knows of leases, gates or journals. A provider's JSON stays inside
 //! its adapter and is converted at the door.
+
+pub mod scripted;

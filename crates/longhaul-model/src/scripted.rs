@@ -1,0 +1,108 @@
+//! A model that reads its replies from a script: for tests, demos and benchmarks.
+//!
+//! Never: pretends to be AI, or remembers. The reply depends on the script, the
+//! turn, the try and the conversation, and on nothing else.
+
+mod error;
+mod load;
+mod parse;
+mod place;
+mod render;
+mod reply;
+mod script;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::time::{Clock, Millis};
+use longhaul_core::usage::Micros;
+
+use crate::scripted::render::Renderer;
+
+pub use crate::scripted::error::{ScriptError, Spot};
+pub use crate::scripted::parse::SCRIPT_BYTES_MAX;
+pub use crate::scripted::place::{Loop, place};
+pub use crate::scripted::script::Script;
+
+/// What every place that shows a scripted model says of it.
+pub const BANNER: &str = "scripted model: its replies are read from a script, no AI is asked";
+
+/// A model that plays a script.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    /// With its provider, such as `scripted/tidy`.
+    name: String,
+    script: Script,
+    renderer: Renderer,
+    clock: Arc<dyn Clock>,
+}
+
+impl ScriptedModel {
+    /// The model `scripted/NAME`, which waits on this clock where its script says so.
+    pub fn new(name: &str, script: Script, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            name: format!("{}/{name}", reply::DIALECT),
+            script,
+            renderer: Renderer::new(),
+            clock,
+        }
+    }
+
+    /// The model as it stands in an `Ask`, such as `scripted/tidy`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What this is, for people: its name and that it is no AI.
+    pub fn describe(&self) -> String {
+        let replies = self.script.len();
+        format!("{} ({BANNER}; {replies} replies)", self.name)
+    }
+
+    async fn wait(&self, span: Millis) {
+        if span > Millis::ZERO {
+            self.clock.sleep_until(self.clock.now().plus(span)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Model for ScriptedModel {
+    fn quote(&self, ask: &Ask) -> Quote {
+        let tariff = reply::tariff(ask);
+        Quote {
+            hold: tariff.hold(reply::bytes(ask), ask.max_tokens),
+            tariff,
+        }
+    }
+
+    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+        let place = self.script.place(ask.turn);
+        let broken = |fault: &str| {
+            let message = format!("{}: replies[{place}]: {fault}", self.name);
+            Failure::new(FailureClass::InvalidRequest, message)
+        };
+        let line = self.script.replies.get(place);
+        let line = line.ok_or_else(|| broken("there is no such reply"))?;
+        self.wait(line.delay).await;
+        if let Some(outage) = line.outage
+            && let Some(failure) = reply::failure(outage, ask.attempt)
+        {
+            return Err(failure);
+        }
+        let said = reply::reply(line, ask, &self.renderer).map_err(|fault| broken(&fault))?;
+        let said = Arc::new(said);
+        for piece in reply::pieces(&said.text()) {
+            ear.words(piece);
+        }
+        Ok(Answered {
+            stop: reply::stop(&said),
+            usage: line.usage.unwrap_or_else(|| reply::guess(ask, &said)),
+            cost: Some(Micros::ZERO),
+            model: self.name.clone(),
+            reply: said,
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Fills the templates of a script from the conversation.
+//!
+//! Never: takes what a model or a person said as a template. Their words are
+//! values; only the script's own text is compiled, and it can load no other.
+
+use std::fmt::Write as _;
+
+use longhaul_core::message::{Message, Part};
+use longhaul_core::port::model::Ask;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use serde_json::Value;
+
+/// So many steps may one template take: more than a page of text needs, less
+/// than a person notices.
+const FUEL: u64 = 50_000;
+
+/// So deep may a template's macros call each other, well within a thread's stack.
+const RECURSION_MAX: usize = 50;
+
+/// So many characters of a template stand in a message about it.
+const SHOWN_MAX: usize = 80;
+
+/// The names that a template may speak of.
+const NAMES: &[&str] = &["input", "last_result"];
+
+/// Compiles and fills templates.
+#[derive(Debug)]
+pub(crate) struct Renderer(Environment<'static>);
+
+impl Renderer {
+    pub(crate) fn new() -> Self {
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(RECURSION_MAX);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(as_text);
+        // The engine would drop the last line end, which the author wrote.
+        if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
+            environment.set_syntax(syntax);
+        }
+        Self(environment)
+    }
+
+    /// What is wrong with this text as a template, before anybody plays it.
+    pub(crate) fn fault(&self, source: &str) -> Option<String> {
+        let template = match self.0.template_from_str(source) {
+            Ok(template) => template,
+            Err(error) => return Some(format!("broken template: {}", said(&error))),
+        };
+        let known = |name: &String| {
+            NAMES.contains(&name.as_str()) || self.0.globals().any(|(global, _)| global == name)
+        };
+        let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        unknown.retain(|name| !known(name));
+        unknown.sort_unstable();
+        let name = unknown.first()?;
+        Some(format!(
+            "a template speaks of `{name}`, but there is only `{}`",
+            NAMES.join("` and `")
+        ))
+    }
+
+    /// The text with its templates filled, or why that can't be done.
+    pub(crate) fn text(&self, source: &str, values: &Values) -> Result<String, String> {
+        if !is_template(source) {
+            return Ok(source.to_owned());
+        }
+        let render = || {
+            let template = self.0.template_from_str(source)?;
+            template.render(values.context())
+        };
+        match render() {
+            Ok(text) => Ok(text),
+            Err(error) => {
+                let missing = values.missing(source);
+                Err(format!("{} in `{}`{missing}", said(&error), start(source)))
+            }
+        }
+    }
+
+    /// The value with the templates in its strings filled. A key is never one.
+    pub(crate) fn value(&self, source: &Value, values: &Values) -> Result<Value, String> {
+        Ok(match source {
+            Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
+            Value::String(text) => Value::String(self.text(text, values)?),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.value(item, values));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let fill =
+                    |(key, field): (&String, &Value)| Ok((key.clone(), self.value(field, values)?));
+                Value::Object(fields.iter().map(fill).collect::<Result<_, String>>()?)
+            }
+        })
+    }
+}
+
+/// Whether anything in this text is for the template engine.
+pub(crate) fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// All strings in a value that are templates.
+pub(crate) fn templates(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        Value::String(text) => Some(text.as_str())
+            .filter(|text| is_template(text))
+            .into_iter()
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(templates).collect(),
+        Value::Object(fields) => fields.values().flat_map(templates).collect(),
+    }
+}
+
+/// What a template is filled with, taken from one conversation.
+#[derive(Debug)]
+pub(crate) struct Values {
+    input: Option<Value>,
+    last_result: Option<String>,
+}
+
+impl Values {
+    pub(crate) fn of(ask: &Ask) -> Self {
+        let first = ask.messages.iter().find_map(|message| match &**message {
+            Message::User(parts) => Some(words(parts)),
+            Message::Assistant(_) | Message::Results(_) => None,
+        });
+        let newest = ask
+            .messages
+            .iter()
+            .rev()
+            .find_map(|message| match &**message {
+                Message::Results(results) => results.last().map(|result| words(&result.content)),
+                Message::User(_) | Message::Assistant(_) => None,
+            });
+        Self {
+            input: first.map(value_of),
+            last_result: newest,
+        }
+    }
+
+    fn context(&self) -> minijinja::Value {
+        let absent = minijinja::Value::UNDEFINED;
+        let input = self.input.as_ref().map(|input| Serde(input).into());
+        let last_result = self.last_result.as_deref().map(minijinja::Value::from);
+        minijinja::context! {
+            input => input.unwrap_or(absent.clone()),
+            last_result => last_result.unwrap_or(absent),
+        }
+    }
+
+    fn missing(&self, source: &str) -> String {
+        let mut text = String::new();
+        let absent = [self.input.is_none(), self.last_result.is_none()];
+        for (name, absent) in NAMES.iter().zip(absent) {
+            if absent && source.contains(name) {
+                // Writing to a string can't fail.
+                let _ = write!(text, ", the conversation has no `{name}` yet");
+            }
+        }
+        text
+    }
+}
+
+/// A text that is JSON counts as its value, but a number that JSON would spell
+/// otherwise (`1.50`, `1e3`) stays the text that was typed.
+fn value_of(text: String) -> Value {
+    let typed = |value: &Value| {
+        let spelled = value.to_string();
+        !value.is_number() || spelled == text.trim()
+    };
+    let value = serde_json::from_str(&text).ok().filter(typed);
+    value.unwrap_or(Value::String(text))
+}
+
+fn words(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        Part::Image(_) => None,
+    });
+    texts.collect()
+}
+
+/// Text stands as it is, all else as JSON: not as the engine's own notation.
+fn as_text(
+    out: &mut Output<'_>,
+    _: &mut State<'_, '_>,
+    value: &minijinja::Value,
+) -> Result<(), Error> {
+    let text = match value.as_str() {
+        Some(text) => text.to_owned(),
+        // Only the missing `else` of an `if` gets here; all else undefined has failed.
+        None if value.kind() == ValueKind::Undefined => return Ok(()),
+        None => serde_json::to_string(value).map_err(|error| {
+            let what = "a value that is no JSON";
+            Error::new(ErrorKind::BadSerialization, what).with_source(error)
+        })?,
+    };
+    out.write_str(&text).map_err(Error::from)
+}
+
+/// Enough of a template to find it by.
+fn start(source: &str) -> String {
+    source.chars().take(SHOWN_MAX).collect()
+}
+
+fn said(error: &Error) -> String {
+    match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    }
+}
