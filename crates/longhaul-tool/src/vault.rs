@@ -1,0 +1,51 @@
+//! The vault: a directory of Markdown notes that agents write and people read.
+//!
+//! Never: leaves its directory, follows a link, or changes a note halfway.
+
+mod ask;
+mod desk;
+mod list;
+mod name;
+mod note;
+mod place;
+mod read;
+mod write;
+mod yaml;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::id::BadId;
+use longhaul_core::port::tool::Tool;
+use longhaul_core::time::Clock;
+
+use crate::vault::list::VaultList;
+use crate::vault::place::Place;
+use crate::vault::read::VaultRead;
+use crate::vault::write::VaultWrite;
+
+/// A directory of notes. It is made when the first note is written.
+#[derive(Debug, Clone)]
+pub struct Vault {
+    place: Place,
+    clock: Arc<dyn Clock>,
+}
+
+impl Vault {
+    /// The vault in the directory `root`, which itself may be a link.
+    pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            place: Place::new(root.into()),
+            clock,
+        }
+    }
+
+    /// `vault_write`, `vault_read` and `vault_list` over this vault.
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadId> {
+        Ok(vec![
+            Arc::new(VaultWrite::new(self.place.clone(), self.clock.clone())?),
+            Arc::new(VaultRead::new(self.place.clone())?),
+            Arc::new(VaultList::new(self.place.clone())?),
+        ])
+    }
+}

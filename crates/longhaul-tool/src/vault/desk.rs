@@ -1,0 +1,131 @@
+//! Where a note is written: a new file beside it takes its place at once.
+//!
+//! Never: leaves half a note behind, or lets two writers at one vault.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::vault::place::{Folder, Place, Taken, Trouble};
+
+/// What a file begins and ends with until it is a note.
+const TEMP_START: &str = ".longhaul-";
+const TEMP_END: &str = ".tmp";
+/// How many names are tried for a new file.
+const TEMP_TRIES: u32 = 100;
+
+/// An open folder to write in, while nobody else does.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    folder: Folder,
+    locked: bool,
+    _lock: Folder,
+}
+
+impl Desk {
+    /// The folder of these parts, each of which has been checked, made where
+    /// it is missing.
+    pub(crate) fn at(place: &Place, parts: &[String]) -> Result<Self, Trouble> {
+        place.make()?;
+        let lock = place.open()?;
+        // One writer at a time, of all processes: else two could make `Tasks`
+        // and `tasks`, or lose a note's `created`. It ends with its handle, so
+        // with a crash too. A network file system may not lock a directory;
+        // then notes are still whole and the last writer wins.
+        let locked = loop {
+            match sys::flock(&lock.handle, FlockOperation::LockExclusive) {
+                Ok(()) => break true,
+                Err(Errno::INTR) => {}
+                Err(_) => break false,
+            }
+        };
+        let mut folder = place.open()?;
+        for part in parts {
+            folder = folder.step_or_make(part)?;
+        }
+        Ok(Self {
+            folder,
+            locked,
+            _lock: lock,
+        })
+    }
+
+    /// What is in the file now, if it is there.
+    pub(crate) fn before(&self, file: &str, bytes_max: usize) -> Result<Option<Taken>, Trouble> {
+        match self.folder.read(file, bytes_max) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(Trouble::Missing) => {
+                match sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => Ok(None),
+                    // Not listed and yet there: the file system folds names.
+                    Ok(_) => Err(Trouble::Folded),
+                    Err(errno) => Err(errno.into()),
+                }
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Puts `text` in the file's place, whole or not at all, and on the disk.
+    pub(crate) fn put(
+        &self,
+        file: &str,
+        text: &str,
+        before: Option<&Taken>,
+    ) -> Result<(), Trouble> {
+        self.sweep()?;
+        let mode = before.map_or(Mode::from_raw_mode(0o644), |before| before.mode);
+        let (temp, handle) = self.temp(mode)?;
+        let done = self.fill(handle, text, before).and_then(|()| {
+            let here = &self.folder.handle;
+            Ok(sys::renameat(here, &temp, here, file)?)
+        });
+        if done.is_err() {
+            // What can't be removed now is swept by the next writer.
+            let _ = sys::unlinkat(&self.folder.handle, &temp, AtFlags::empty());
+        }
+        done?;
+        Ok(sys::fsync(&self.folder.handle)?)
+    }
+
+    fn fill(&self, handle: OwnedFd, text: &str, before: Option<&Taken>) -> Result<(), Trouble> {
+        if let Some(before) = before {
+            // A note that others could not read stays so, whatever the umask says.
+            sys::fchmod(&handle, before.mode)?;
+        }
+        let mut file = File::from(handle);
+        file.write_all(text.as_bytes())?;
+        Ok(file.sync_all()?)
+    }
+
+    fn temp(&self, mode: Mode) -> Result<(String, OwnedFd), Trouble> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        for _ in 0..TEMP_TRIES {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let temp = format!("{TEMP_START}{}-{count}{TEMP_END}", std::process::id());
+            match sys::openat(&self.folder.handle, &temp, flags, mode) {
+                Err(Errno::EXIST) => {}
+                made => return Ok((temp, made?)),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Removes what a crash has left; under the lock nobody is at work on it.
+    fn sweep(&self) -> Result<(), Trouble> {
+        if !self.locked {
+            return Ok(());
+        }
+        let names = self.folder.all_names()?;
+        let is_temp = |name: &&String| name.starts_with(TEMP_START) && name.ends_with(TEMP_END);
+        for name in names.iter().filter(is_temp) {
+            let _ = sys::unlinkat(&self.folder.handle, name, AtFlags::empty());
+        }
+        Ok(())
+    }
+}

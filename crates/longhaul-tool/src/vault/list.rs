@@ -1,0 +1,256 @@
+//! `vault_list`: which notes there are, by folder, tag and text.
+//!
+//! Never: without a bound, and never silent about what it left out.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::BadId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+
+use crate::vault::note::Seen;
+use crate::vault::place::{Folder, Place, Trouble};
+use crate::vault::read::READ_BYTES_MAX;
+use crate::vault::{ask, name, yaml};
+
+/// How many notes are shown.
+const SHOWN_MAX: usize = 100;
+/// How long the answer may be, in bytes.
+const SHOWN_BYTES_MAX: usize = 32 * 1024;
+/// How many files are opened.
+const OPENED_MAX: usize = 20_000;
+/// How much of a matching line is shown, in characters.
+const LINE_MAX: usize = 160;
+
+/// Lists notes.
+#[derive(Debug)]
+pub(crate) struct VaultList {
+    card: ToolCard,
+    place: Place,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    folder: Option<String>,
+    tag: Option<String>,
+    text: Option<String>,
+}
+
+impl VaultList {
+    /// The tool over the vault in this place.
+    pub(crate) fn new(place: Place) -> Result<Self, BadId> {
+        let properties = json!({
+            "folder": ask::folder_property("With all folders below it."),
+            "tag": { "type": "string", "description": "Only notes with this tag or one below it" },
+            "text": { "type": "string", "description": "Only notes with this in title or content, whatever the case" },
+        });
+        let description = "Lists the notes of the vault as JSON, by folder, tag and text; \
+            all of them when none is given.";
+        Ok(Self {
+            card: ask::card("vault_list", description, properties, &[])?,
+            place,
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for VaultList {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    /// The folder; `/` stands for the whole vault.
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
+        vec![folder.unwrap_or("/").to_owned()]
+    }
+
+    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = ask::typed(&self.card, input)?;
+        let place = self.place.clone();
+        ask::aside(move || list(&place, input)).await
+    }
+}
+
+fn list(place: &Place, input: Input) -> Result<ToolOutput, ToolFailure> {
+    let refuse = |why: String| ToolFailure(format!("Nothing was listed: {why}."));
+    let wanted = input.folder.unwrap_or_default();
+    let parts = name::folder(&wanted).map_err(|bad| refuse(bad.to_string()))?;
+    // Models send an empty text for what they leave out.
+    let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
+    let tag = tag.map(name::tag).transpose();
+    let mut walk = Walk {
+        tag: tag.map_err(|bad| refuse(bad.to_string()))?,
+        text: input
+            .text
+            .map(|text| text.to_lowercase())
+            .filter(|text| !text.is_empty()),
+        notes: Vec::new(),
+        opened: 0,
+        skipped: 0,
+        stopped: false,
+    };
+    match place.folder(&parts) {
+        Ok(folder) => walk
+            .visit(&folder, &parts)
+            .map_err(|trouble| refuse(format!("the vault {trouble}")))?,
+        // A vault without notes has no directory yet.
+        Err(Trouble::Missing) if parts.is_empty() => {}
+        Err(trouble) => {
+            let hint = "call vault_list without a folder to see all";
+            return Err(refuse(format!("the folder `{wanted}` {trouble}; {hint}")));
+        }
+    }
+    Ok(ToolOutput::text(walk.answer().to_string()))
+}
+
+/// One walk through the folders.
+#[derive(Debug)]
+struct Walk {
+    tag: Option<String>,
+    text: Option<String>,
+    /// What was found, by path.
+    notes: Vec<(String, Value)>,
+    opened: usize,
+    skipped: usize,
+    stopped: bool,
+}
+
+impl Walk {
+    fn visit(&mut self, folder: &Folder, parts: &[String]) -> Result<(), Trouble> {
+        let mut names = folder.names()?;
+        names.sort_unstable();
+        for found in &names {
+            if let Some(title) = found.strip_suffix(".md") {
+                if self.opened == OPENED_MAX {
+                    self.stopped = true;
+                    return Ok(());
+                }
+                self.opened += 1;
+                self.note(folder, parts, title);
+            } else {
+                self.below(folder, parts, found);
+            }
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, folder: &Folder, parts: &[String], found: &str) {
+        let below = match folder.enter(found) {
+            Ok(below) => below,
+            // A picture, a link, or removed since.
+            Err(Trouble::Strange | Trouble::Missing) => return,
+            Err(Trouble::Spelled(_) | Trouble::Folded | Trouble::Io(_)) => {
+                self.skipped += 1;
+                return;
+            }
+        };
+        let mut parts = parts.to_vec();
+        parts.push(found.to_owned());
+        // Too deep, closed to us, or named as no call could name it.
+        let is_named = name::folder(&parts.join("/")).is_ok();
+        if !is_named || self.visit(&below, &parts).is_err() {
+            self.skipped += 1;
+        }
+    }
+
+    fn note(&mut self, folder: &Folder, parts: &[String], title: &str) {
+        let Ok(file) = name::file(title) else {
+            self.skipped += 1;
+            return;
+        };
+        let bytes_max = match self.text {
+            Some(_) => READ_BYTES_MAX,
+            None => yaml::HEAD_BYTES_MAX + 64,
+        };
+        let taken = match folder.take(&file, bytes_max) {
+            Ok(taken) => taken,
+            // Removed since the folder was read.
+            Err(Trouble::Missing) => return,
+            Err(Trouble::Strange | Trouble::Spelled(_) | Trouble::Folded | Trouble::Io(_)) => {
+                self.skipped += 1;
+                return;
+            }
+        };
+        let seen = Seen::of(&taken.text);
+        if self.tag.as_deref().is_some_and(|tag| !seen.has_tag(tag)) {
+            return;
+        }
+        let line = match &self.text {
+            Some(text) => match matching(text, title, seen.body) {
+                Some(line) => Some(line),
+                None => return,
+            },
+            None => None,
+        };
+        let folder = parts.join("/");
+        let path = ask::subject(&folder, title);
+        let mut shown = Map::new();
+        shown.insert("folder".into(), json!(folder));
+        shown.insert("title".into(), json!(title));
+        shown.insert("tags".into(), json!(seen.tags));
+        let more = [
+            ("confidence", seen.confidence),
+            ("updated", seen.updated),
+            ("line", line.map(Value::String)),
+            (
+                "problem",
+                seen.problem
+                    .map(|why| json!(format!("front matter can't be read: {why}"))),
+            ),
+        ];
+        for (key, value) in more {
+            shown.extend(value.map(|value| (key.to_owned(), value)));
+        }
+        self.notes.push((path, Value::Object(shown)));
+    }
+
+    fn answer(mut self) -> Value {
+        self.notes.sort_by(|one, other| one.0.cmp(&other.0));
+        let found = self.notes.len();
+        let mut bytes = 0;
+        let notes: Vec<Value> = self
+            .notes
+            .into_iter()
+            .map(|(_, note)| note)
+            .take(SHOWN_MAX)
+            .take_while(|note| {
+                bytes += note.to_string().len();
+                bytes <= SHOWN_BYTES_MAX
+            })
+            .collect();
+        let left_out = found - notes.len();
+        let mut answer = json!({ "notes": notes, "found": found });
+        if left_out > 0 {
+            answer["left_out"] = json!(left_out);
+            answer["hint"] = json!("narrow the list by folder, tag or text to see the others");
+        }
+        if self.skipped > 0 {
+            answer["unreadable"] = json!(self.skipped);
+        }
+        if self.stopped {
+            answer["stopped"] = json!(format!("after {OPENED_MAX} notes; narrow it by folder"));
+        }
+        answer
+    }
+}
+
+/// The line that has the text, or the title when that does.
+fn matching(text: &str, title: &str, body: &str) -> Option<String> {
+    let has = |line: &str| line.to_lowercase().contains(text);
+    let line = body.lines().find(|line| has(line));
+    let line = line.or_else(|| has(title).then_some(title));
+    match line {
+        Some(line) => Some(line.trim().chars().take(LINE_MAX).collect()),
+        // What was looked for may itself go over several lines.
+        None => has(body).then(String::new),
+    }
+}

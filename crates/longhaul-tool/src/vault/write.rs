@@ -1,0 +1,162 @@
+//! `vault_write`: makes a note or updates it in place.
+//!
+//! Never: writes a note that it could not read back.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{BadId, RunId};
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Timestamp};
+
+use crate::vault::desk::Desk;
+use crate::vault::note::{Draft, TAGS_MAX};
+use crate::vault::place::Place;
+use crate::vault::read::READ_BYTES_MAX;
+use crate::vault::{ask, name};
+
+/// The longest content, in bytes: with its front matter it is read back whole.
+const CONTENT_BYTES_MAX: usize = 200 * 1024;
+
+/// Makes notes and updates them.
+#[derive(Debug)]
+pub(crate) struct VaultWrite {
+    card: ToolCard,
+    place: Place,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    folder: String,
+    title: String,
+    content: String,
+    tags: Vec<String>,
+    confidence: u8,
+}
+
+impl VaultWrite {
+    /// The tool over the vault in this place.
+    pub(crate) fn new(place: Place, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
+        let properties = json!({
+            "folder": ask::folder_property("Made when missing; empty for the vault itself."),
+            "title": {
+                "type": "string",
+                "description": "The note's name, without `.md` and without / \\ : * ? \" < > | # ^ [ ]",
+            },
+            "content": { "type": "string", "description": "The whole note in Markdown, without front matter" },
+            "tags": {
+                "type": "array",
+                "maxItems": TAGS_MAX,
+                "items": { "type": "string" },
+                "description": "Words without spaces, such as `to-do`",
+            },
+            "confidence": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 100,
+                "description": "How sure you are of the content, in percent",
+            },
+        });
+        let description = "Writes a Markdown note into the vault. A note of the same folder and \
+            title is replaced, and keeps the date of its creation.";
+        let required = ["folder", "title", "content", "tags", "confidence"];
+        Ok(Self {
+            card: ask::card("vault_write", description, properties, &required)?,
+            place,
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for VaultWrite {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Keyed
+    }
+
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        ask::note_subjects(input)
+    }
+
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = ask::typed(&self.card, input)?;
+        let draft = draft(input, around.run)?;
+        let (place, now) = (self.place.clone(), self.clock.now());
+        ask::aside(move || write(&place, &draft, now)).await
+    }
+}
+
+fn draft(input: Input, run: RunId) -> Result<Draft, ToolFailure> {
+    if input.confidence > 100 {
+        return Err(refusal("confidence is a number from 0 to 100"));
+    }
+    if input.content.len() > CONTENT_BYTES_MAX {
+        return Err(refusal(format!(
+            "its content is longer than {CONTENT_BYTES_MAX} bytes; split it into several notes"
+        )));
+    }
+    if input.content.contains('\0') {
+        return Err(refusal("its content holds a NUL character; send text only"));
+    }
+    let mut tags: Vec<String> = Vec::new();
+    for tag in &input.tags {
+        let tag = name::tag(tag).map_err(refusal)?;
+        let folded = name::fold(&tag);
+        if !tags.iter().any(|known| name::fold(known) == folded) {
+            tags.push(tag);
+        }
+    }
+    if tags.len() > TAGS_MAX {
+        let why = format!("it has more than {TAGS_MAX} tags; keep the best");
+        return Err(refusal(why));
+    }
+    Ok(Draft {
+        title: input.title,
+        folder: input.folder,
+        tags,
+        confidence: input.confidence,
+        content: input.content,
+        run,
+    })
+}
+
+fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
+    let subject = ask::subject(&draft.folder, &draft.title);
+    let parts = name::folder(&draft.folder).map_err(refusal)?;
+    let file = name::file(&draft.title).map_err(refusal)?;
+    let desk = Desk::at(place, &parts)
+        .map_err(|trouble| refusal(format!("the folder `{}` {trouble}", draft.folder)))?;
+    let trouble = |trouble| refusal(format!("`{subject}` {trouble}"));
+    let before = desk.before(&file, READ_BYTES_MAX).map_err(trouble)?;
+    let text = draft.over(before.as_ref().map(|taken| taken.text.as_str()), now);
+    let Some(text) = text else {
+        let said = format!("`{subject}` says exactly this already.");
+        return Ok(ToolOutput::text(said));
+    };
+    if !draft.is_said_by(&text) {
+        let why = "its front matter would be too long; write a note of another title";
+        return Err(refusal(why));
+    }
+    desk.put(&file, &text, before.as_ref()).map_err(trouble)?;
+    let verb = if before.is_some() {
+        "Updated"
+    } else {
+        "Created"
+    };
+    Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
+}
+
+fn refusal(why: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure(format!("The note was not written: {why}."))
+}

@@ -1,0 +1,430 @@
+//! The vault's tools over real directories: what they keep, and what they refuse.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::time::Millis;
+use longhaul_testkit::clock::SimClock;
+use longhaul_tool::Vault;
+
+/// A vault beside a directory that nobody may reach.
+struct World {
+    dir: TempDir,
+    clock: SimClock,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SimClock::new();
+        let vault = Vault::new(dir.path().join("vault"), Arc::new(clock.clone()));
+        fs::create_dir_all(dir.path().join("outside")).unwrap();
+        fs::write(dir.path().join("outside/secret.md"), "the secret").unwrap();
+        Self {
+            tools: vault.tools().unwrap(),
+            clock,
+            dir,
+        }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join("vault").join(below)
+    }
+
+    fn put(&self, below: &str, text: &str) {
+        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
+        fs::write(self.path(below), text).unwrap();
+    }
+
+    fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let mut tools = self.tools.iter();
+        let tool = tools.find(|tool| tool.card().name.as_str() == name);
+        tool.unwrap().clone()
+    }
+
+    async fn call(&self, name: &str, input: Value) -> Result<String, String> {
+        call(self.tool(name), input).await
+    }
+
+    async fn write(&self, folder: &str, title: &str) -> Result<String, String> {
+        self.call("vault_write", note(folder, title, "text")).await
+    }
+
+    async fn read(&self, folder: &str, title: &str) -> Result<String, String> {
+        let input = json!({ "folder": folder, "title": title });
+        self.call("vault_read", input).await
+    }
+
+    async fn list(&self, input: Value) -> Value {
+        let said = self.call("vault_list", input).await.unwrap();
+        serde_json::from_str(&said).unwrap()
+    }
+
+    async fn titles(&self, input: Value) -> Vec<String> {
+        let list = self.list(input).await;
+        let notes = list["notes"].as_array().unwrap().iter();
+        notes
+            .map(|note| note["title"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+async fn call(tool: Arc<dyn Tool>, input: Value) -> Result<String, String> {
+    let run = RunId::from_bits(7);
+    let id = CallId { turn: 1, index: 1 };
+    let around = ToolContext {
+        run,
+        call: id,
+        key: id.key(run),
+        epoch: Epoch(1),
+        context: BTreeMap::new(),
+    };
+    match tool.call(input, &around).await {
+        Ok(output) => match &output.content[..] {
+            [Part::Text(text)] => Ok(text.to_string()),
+            other => panic!("one text, not {other:?}"),
+        },
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+fn note(folder: &str, title: &str, content: &str) -> Value {
+    json!({ "folder": folder, "title": title, "content": content, "tags": ["home"], "confidence": 90 })
+}
+
+#[tokio::test]
+async fn a_note_is_written_updated_read_and_listed() {
+    let world = World::new();
+    assert_eq!(world.list(json!({})).await["found"], 0);
+    let first = note("Projects/Alpha", "Plan", "One.");
+    let said = world.call("vault_write", first.clone()).await.unwrap();
+    assert_eq!(said, "Created the note `Projects/Alpha/Plan`.");
+    let once = fs::read_to_string(world.path("Projects/Alpha/Plan.md")).unwrap();
+    assert_eq!(world.read("Projects/Alpha", "Plan").await.unwrap(), once);
+
+    world.clock.advance(Millis::from_secs(60));
+    let again = world.call("vault_write", first).await.unwrap();
+    assert_eq!(again, "`Projects/Alpha/Plan` says exactly this already.");
+    assert_eq!(world.read("Projects/Alpha", "Plan").await.unwrap(), once);
+
+    let second = note("Projects/Alpha", "Plan", "Two.");
+    let said = world.call("vault_write", second).await.unwrap();
+    assert_eq!(said, "Updated the note `Projects/Alpha/Plan`.");
+    let twice = world.read("Projects/Alpha", "Plan").await.unwrap();
+    assert!(twice.contains("created: 2026-01-01T00:00:00.000000Z\n"));
+    assert!(twice.contains("updated: 2026-01-01T00:01:00.000000Z\n"));
+    assert!(twice.ends_with("---\n\nTwo."));
+    let list = world.list(json!({})).await;
+    let expected = json!({
+        "notes": [{
+            "folder": "Projects/Alpha", "title": "Plan", "tags": ["home"],
+            "confidence": 90, "updated": "2026-01-01T00:01:00.000000Z",
+        }],
+        "found": 1,
+    });
+    assert_eq!(list, expected);
+}
+
+#[tokio::test]
+async fn every_way_out_is_refused() {
+    let world = World::new();
+    world.write("Tasks", "Milk").await.unwrap();
+    let outside = world.dir.path().join("outside");
+    symlink(&outside, world.path("Link")).unwrap();
+    symlink(&outside, world.path("Tasks/Deep")).unwrap();
+    symlink(outside.join("secret.md"), world.path("Tasks/secret.md")).unwrap();
+    symlink(outside.join("new.md"), world.path("Tasks/Dangling.md")).unwrap();
+    symlink("Milk.md", world.path("Tasks/Inner.md")).unwrap();
+    fs::create_dir(world.path("Tasks/Dir.md")).unwrap();
+    let absolute = outside.to_str().unwrap();
+    let long = "x".repeat(300);
+    let table = [
+        ("../outside", "secret", "begins with a dot"),
+        ("Tasks/../../outside", "secret", "begins with a dot"),
+        (".", "secret", "begins with a dot"),
+        (absolute, "secret", "has an empty part"),
+        ("//outside", "secret", "has an empty part"),
+        ("..\\outside", "secret", "begins with a dot"),
+        ("a\\..\\..\\outside", "secret", "holds one of"),
+        ("C:", "secret", "holds one of"),
+        ("Tasks", "../../outside/secret", "begins with a dot"),
+        ("Tasks", "x/../../../outside/secret", "holds one of"),
+        ("Tasks", "..", "begins with a dot"),
+        ("Tasks", "", "empty"),
+        ("Tasks\0", "a", "control or invisible"),
+        ("Tasks", "a\0", "control or invisible"),
+        ("Tasks", "a\u{202e}b", "control or invisible"),
+        ("Link", "secret", "is a link"),
+        ("Link/below", "new", "is a link"),
+        ("Tasks/Deep", "secret", "is a link"),
+        ("Tasks", "secret", "is a link"),
+        ("Tasks", "Dangling", "is a link"),
+        ("Tasks", "Inner", "is a link"),
+        ("Tasks", "Dir", "is a link or not"),
+        ("Tasks/Dir.md", "a", "has a file's ending"),
+        ("tasks", "Milk", "spelled `Tasks`"),
+        ("Tasks", "MILK", "spelled `Milk`"),
+        ("Tasks", "nul", "keeps for a device"),
+        ("com1.x", "a", "keeps for a device"),
+        ("Tasks", "a.", "ends with a dot"),
+        ("Tasks ", "a", "begins or ends with a space"),
+        (".obsidian", "app", "begins with a dot"),
+        ("Tasks", &long, "longer than 200 bytes"),
+        (&["a"; 40].join("/"), "a", "too deep"),
+    ];
+    for (folder, title, why) in table {
+        let read = world.read(folder, title).await.unwrap_err();
+        assert!(read.contains(why), "read {folder:?} {title:?}: {read}");
+        let wrote = world.write(folder, title).await.unwrap_err();
+        assert!(wrote.contains(why), "write {folder:?} {title:?}: {wrote}");
+    }
+    let mut left: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let secret = fs::read_to_string(left.remove(0).unwrap().path()).unwrap();
+    assert_eq!(secret, "the secret");
+    let list = world.list(json!({ "text": "secret" })).await;
+    assert_eq!(list["found"], 0, "{list}");
+    assert_eq!(world.titles(json!({})).await, ["Milk"]);
+}
+
+#[tokio::test]
+async fn a_pipe_does_not_hold_the_vault() {
+    let world = World::new();
+    world.write("", "Plain").await.unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    let kind = rustix::fs::FileType::Fifo;
+    let pipe = world.path("Pipe.md");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    assert!(
+        world
+            .read("", "Pipe")
+            .await
+            .unwrap_err()
+            .contains("is a link or not")
+    );
+    let list = world.list(json!({})).await;
+    assert_eq!(
+        (&list["found"], &list["unreadable"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn input_that_is_no_input_says_what_to_send() {
+    let world = World::new();
+    let with = |key: &str, value: Value| {
+        let mut input = note("Tasks", "Milk", "x");
+        input[key] = value;
+        input
+    };
+    let table = [
+        (
+            "vault_write",
+            with("path", json!("/etc")),
+            "unknown field `path`",
+        ),
+        (
+            "vault_write",
+            with("confidence", json!(101)),
+            "from 0 to 100",
+        ),
+        (
+            "vault_write",
+            with("confidence", json!("high")),
+            "invalid type",
+        ),
+        (
+            "vault_write",
+            with("tags", json!(["to do"])),
+            "such as `to-do`",
+        ),
+        ("vault_write", with("content", json!("a\0b")), "NUL"),
+        (
+            "vault_write",
+            with("content", json!("a".repeat(300_000))),
+            "split it",
+        ),
+        (
+            "vault_write",
+            json!({ "folder": "Tasks" }),
+            "missing field `title`",
+        ),
+        ("vault_read", json!("Tasks/Milk"), "folder, title"),
+        (
+            "vault_read",
+            json!({ "folder": "No", "title": "No" }),
+            "vault_list shows",
+        ),
+        ("vault_list", json!({ "tags": [] }), "unknown field `tags`"),
+        (
+            "vault_list",
+            json!({ "folder": "Nowhere" }),
+            "without a folder",
+        ),
+    ];
+    for (tool, input, why) in table {
+        let said = world.call(tool, input).await.unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(!Path::exists(&world.path("")), "nothing was made");
+}
+
+#[tokio::test]
+async fn strange_notes_are_listed_and_read() {
+    let world = World::new();
+    world.put("Plain.md", "No front matter, café.");
+    world.put("In/Broken.md", "---\ntags: [a\n---\nBroken body.");
+    world.put("In/Open.md", "---\ntitle: never closed\n");
+    world.put(
+        "In/Mine.md",
+        "---\ntags: work, Deep/Er\naliases: [m]\n---\nMine.",
+    );
+    world.put("In/.hidden.md", "hidden");
+    world.put(".obsidian/app.md", "hidden");
+    world.put("In/What?.md", "unnameable");
+    world.put("In/image.png", "not a note");
+    fs::write(world.path("In/Bytes.md"), b"a\xff\xfe CAF\xc3\x89").unwrap();
+    let list = world.list(json!({})).await;
+    assert_eq!(list["found"], 5, "{list}");
+    assert_eq!(list["unreadable"], 1);
+    let broken = &list["notes"][0];
+    assert_eq!(broken["title"], "Broken");
+    assert!(
+        broken["problem"]
+            .as_str()
+            .unwrap()
+            .contains("can't be read")
+    );
+    let body = world.read("In", "Broken").await.unwrap();
+    assert!(body.ends_with("Broken body."));
+    assert_eq!(world.titles(json!({ "tag": "#deep" })).await, ["Mine"]);
+    assert_eq!(
+        world.titles(json!({ "text": "Café" })).await,
+        ["Bytes", "Plain"]
+    );
+    assert_eq!(
+        world
+            .titles(json!({ "text": "mine", "folder": "In" }))
+            .await,
+        ["Mine"]
+    );
+    assert_eq!(
+        world.titles(json!({ "text": "PLAIN", "tag": "" })).await,
+        ["Plain"]
+    );
+
+    fs::set_permissions(world.path("In/Mine.md"), fs::Permissions::from_mode(0o600)).unwrap();
+    world.write("In", "Mine").await.unwrap();
+    let mine = world.read("In", "Mine").await.unwrap();
+    assert!(mine.contains("aliases:\n  - m\n"), "{mine}");
+    let mode = fs::metadata(world.path("In/Mine.md"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_no_note_and_is_swept() {
+    let world = World::new();
+    world.write("Tasks", "Milk").await.unwrap();
+    let before = world.read("Tasks", "Milk").await.unwrap();
+    world.put("Tasks/.longhaul-1-0.tmp", "---\ntitle: ha");
+    assert_eq!(
+        world.titles(json!({ "text": "ha" })).await,
+        Vec::<String>::new()
+    );
+    assert_eq!(world.read("Tasks", "Milk").await.unwrap(), before);
+    world.write("Tasks", "Bread").await.unwrap();
+    let mut names: Vec<_> = fs::read_dir(world.path("Tasks"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["Bread.md", "Milk.md"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_at_once_leave_whole_notes() {
+    let world = World::new();
+    world.write("Tasks", "Shared").await.unwrap();
+    world.clock.advance(Millis::from_secs(9));
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let content = format!("{writer}").repeat(20_000);
+        let tool = world.tool("vault_write");
+        writers.spawn(async move {
+            for title in ["Shared".to_owned(), format!("Own {writer}")] {
+                call(tool.clone(), note("Tasks/New", &title, &content))
+                    .await
+                    .unwrap();
+                call(tool.clone(), note("Tasks", &title, &content))
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let text = world.read("Tasks", "Shared").await.unwrap();
+    let body = text.split("---\n\n").last().unwrap();
+    assert_eq!(body.len(), 20_000);
+    assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]));
+    assert!(text.contains("created: 2026-01-01T00:00:00.000000Z\n"));
+    assert_eq!(world.list(json!({})).await["found"], 18);
+}
+
+#[tokio::test]
+async fn a_long_list_says_what_it_left_out() {
+    let world = World::new();
+    for count in 0..130 {
+        world.put(&format!("Many/{count:03}.md"), "text");
+    }
+    let list = world.list(json!({ "folder": "Many" })).await;
+    assert_eq!(list["notes"].as_array().unwrap().len(), 100);
+    assert_eq!(
+        (&list["found"], &list["left_out"]),
+        (&json!(130), &json!(30))
+    );
+    assert!(list["hint"].as_str().unwrap().contains("narrow"));
+    world.put("Big.md", &"b".repeat(400_000));
+    let big = world.read("", "Big").await.unwrap();
+    assert!(big.len() < 263_000 && big.ends_with("bytes are shown.]"));
+}
+
+#[test]
+fn classes_and_subjects() {
+    let world = World::new();
+    let check = |tool: &str, input: Value, class: EffectClass, subject: &str| {
+        let tool = world.tool(tool);
+        assert_eq!(tool.class(&input), class);
+        assert_eq!(tool.subjects(&input), [subject]);
+        assert_eq!(tool.card().schema["additionalProperties"], false);
+    };
+    let at = |folder: &str| json!({ "folder": folder, "title": "b" });
+    check("vault_write", at("a/x"), EffectClass::Keyed, "a/x/b");
+    check("vault_read", at(""), EffectClass::Pure, "b");
+    check(
+        "vault_read",
+        json!({ "title": 1 }),
+        EffectClass::Pure,
+        r#"{"title":1}"#,
+    );
+    check(
+        "vault_list",
+        json!({ "folder": "a" }),
+        EffectClass::Pure,
+        "a",
+    );
+    check("vault_list", json!({}), EffectClass::Pure, "/");
+}
