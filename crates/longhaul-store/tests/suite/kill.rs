@@ -1,6 +1,7 @@
 //! A driver killed between any two of its steps, over the real store: the same
 //! end, whether the store is reaped by a colleague or opened anew.
 
+use longhaul_testkit::sim::fates::{live, live_over};
 use longhaul_testkit::sim::kill::kill_after_every_append;
 use longhaul_testkit::sim::scenario::named;
 
@@ -30,4 +31,20 @@ async fn every_scenario_ends_the_same_wherever_its_driver_dies_over_a_file() {
             .unwrap_or_else(|fault| panic!("{fault}"));
     }
     assert!(lives > 60, "{lives} lives are too few to prove anything");
+}
+
+/// So many whole histories over the real tables: the store in memory of the
+/// testkit lives through thousands more.
+const SEEDS: u64 = 60;
+
+#[tokio::test]
+async fn whole_histories_keep_every_promise() {
+    for seed in 0..SEEDS {
+        let lived = live_over(seed, &in_memory().await)
+            .await
+            .unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        // Two stores that differed anywhere would soon live different histories.
+        let other = live(seed, None).await.expect("it holds there too");
+        assert_eq!(lived, other, "seed {seed}");
+    }
 }

@@ -2,13 +2,13 @@
 //!
 //! Never: two histories from one seed. A seed that fails is a test case.
 
-use std::sync::Arc;
-
+use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{OpenAsk, Opened};
 use longhaul_core::time::Millis;
 
 use crate::clock::SimClock;
+use crate::conformance::harness::Harness;
 use crate::ids::Ids;
 use crate::mem_store::{Broken, MemStore};
 use crate::sim::Fault;
@@ -35,21 +35,27 @@ const TICKS: usize = 700;
 const WORKERS: usize = 3;
 const RUNS_MAX: usize = 8;
 
-/// Lives through one seed over a store in memory, and checks every invariant at
-/// the end. A `broken` store must be caught by some seed.
+/// Lives through one seed over a store in memory. A `broken` store must be caught
+/// by some seed.
 pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
     let clock = SimClock::new();
-    let store = Arc::new(match broken {
+    let store = match broken {
         None => MemStore::new(clock.clone()),
         Some(broken) => MemStore::broken(clock.clone(), broken),
-    });
+    };
+    live_over(seed, &Harness::new(store, clock)).await
+}
+
+/// Lives through one seed over any store, and checks every invariant at the end.
+pub async fn live_over(seed: u64, harness: &Harness) -> Result<Lived, Fault> {
     let outside = Outside::default();
     let ports = Ports {
-        store: store.clone(),
-        shelves: store.clone(),
+        store: harness.store.clone(),
+        shelves: harness.shelves.clone(),
         outside: outside.clone(),
     };
     let ids = Ids::new(seed as u32);
+    let clock = harness.clock.clone();
     let mut fate = Fate {
         dice: Dice::new(seed),
         crew: Crew::new(ports, clock, ids.clone(), scenario::inbox()?),
@@ -63,28 +69,22 @@ pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
     for _ in 0..TICKS {
         fate.tick().await?;
     }
-    if let Err(fault) = fate.crew.bring_home().await {
-        let seen = Seen {
-            journals: store.journals()?,
-            deeds: Vec::new(),
-            asked: Vec::new(),
-        };
-        return Err(format!("{fault}\n{}", seen.timeline()).into());
-    }
-    let repairs = fate.crew.ports.shelves.repair().await?;
-    if !repairs.is_clean() {
-        return Err(format!("rows crossed each other: {repairs:?}").into());
-    }
+    let peace = fate.crew.bring_home().await;
     let seen = Seen {
-        journals: store.journals()?,
+        journals: fate.journals().await?,
         deeds: outside.deeds(),
         asked: outside.asked(),
     };
-    check(&seen).map_err(|fault| format!("{fault}\n{}", seen.timeline()))?;
+    let repairs = fate.crew.ports.shelves.repair().await?;
+    let clean = repairs
+        .is_clean()
+        .then_some(())
+        .ok_or_else(|| format!("rows crossed each other: {repairs:?}").into());
+    peace
+        .and(clean)
+        .and_then(|()| check(&seen))
+        .map_err(|fault| format!("{fault}\n{}", seen.timeline()))?;
     let events = seen.journals.iter().map(|(_, entries)| entries.len()).sum();
-    if seen.journals.len() != fate.opened.len() {
-        return Err("an acknowledged run is missing".into());
-    }
     Ok(Lived {
         runs: seen.journals.len(),
         events,
@@ -101,6 +101,19 @@ struct Fate {
 }
 
 impl Fate {
+    /// The journal of every run that was acknowledged.
+    async fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, Fault> {
+        let mut journals = Vec::new();
+        for run in &self.opened {
+            let journal = people::journal(&self.crew.ports, *run).await?;
+            if journal.is_empty() {
+                return Err(format!("{run} was acknowledged and is missing").into());
+            }
+            journals.push((*run, journal));
+        }
+        Ok(journals)
+    }
+
     /// One thing happens. Time always moves, so that facts of two ticks never
     /// bear the same time.
     async fn tick(&mut self) -> Result<(), Fault> {

@@ -3,8 +3,7 @@
 //! Never: a lucky moment. Every point between two writes is tried.
 
 use longhaul_core::event::entry::Entry;
-use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{OpenAsk, ReadAsk};
+use longhaul_core::port::store::OpenAsk;
 use longhaul_core::status::Outcome;
 use longhaul_core::time::Millis;
 
@@ -77,7 +76,7 @@ pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Resul
         }
     }
     crew.bring_home().await?;
-    let journal = journal(&ports, run).await?;
+    let journal = people::journal(&ports, run).await?;
     let folded = people::fold(&ports, run).await?.ok_or("the run is gone")?;
     check(&Seen {
         journals: vec![(run, journal.clone())],
@@ -125,25 +124,6 @@ async fn until_death(crew: &mut Crew, death: Death) -> Result<usize, Fault> {
         people::sweep(&crew.ports).await?;
     }
     Ok(steps)
-}
-
-async fn journal(ports: &Ports, run: RunId) -> Result<Vec<Entry>, Fault> {
-    let mut entries: Vec<Entry> = Vec::new();
-    loop {
-        let after = entries.last().map_or(Seq::START, |entry| entry.seq);
-        let page = ports
-            .store
-            .read(ReadAsk {
-                run,
-                after,
-                limit: 500,
-            })
-            .await?;
-        if page.entries.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(page.entries);
-    }
 }
 
 /// Kills the driver between any two of its steps, which is before and after

@@ -3,6 +3,7 @@
 //! Never: a driver. Everything here is an outsider's append.
 
 use longhaul_core::change::TimerKind;
+use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
@@ -222,5 +223,25 @@ pub async fn fold(ports: &Ports, run: RunId) -> Result<Option<Run>, Fault> {
         if page.entries.is_empty() || folded.as_ref().is_some_and(|run| run.seq() >= page.last) {
             return Ok(folded);
         }
+    }
+}
+
+/// A run's whole journal.
+pub async fn journal(ports: &Ports, run: RunId) -> Result<Vec<Entry>, Fault> {
+    let mut entries: Vec<Entry> = Vec::new();
+    loop {
+        let after = entries.last().map_or(Seq::START, |entry| entry.seq);
+        let page = ports
+            .store
+            .read(ReadAsk {
+                run,
+                after,
+                limit: 500,
+            })
+            .await?;
+        if page.entries.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(page.entries);
     }
 }
