@@ -45,7 +45,8 @@ impl Control {
         };
         match sleep {
             Some(sleep) if sleep.timer == data.timer => sleep.fired = true,
-            Some(_) | None => self.stray_timer = Some(data.timer),
+            // Whatever it was set for has gone on without it.
+            Some(_) | None => {}
         }
         SILENT
     }

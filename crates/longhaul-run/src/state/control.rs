@@ -55,8 +55,6 @@ pub struct Control {
     pub(crate) broke: Option<Cap>,
     /// The model was cut off in the middle of its words, and nobody has spoken since.
     pub(crate) cut_off: bool,
-    /// The last fired timer that nothing waited for.
-    pub(crate) stray_timer: Option<TimerId>,
 }
 
 /// Why nobody drives a run.
@@ -130,7 +128,6 @@ impl Control {
             warned: Vec::new(),
             broke: None,
             cut_off: false,
-            stray_timer: None,
         }
     }
 
