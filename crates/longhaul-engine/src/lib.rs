@@ -1,6 +1,7 @@
-//! The one room that waits: it claims runs, drives them and lets them rest.
+//! The engine: the only room that waits.
 //!
-//! Never: decides (that is the heart's work), names a concrete adapter, or
-//! writes SQL or a provider's JSON.
+//! Never: decides what a run does (that is `longhaul-run`), and never names a
+//! concrete store, provider or sandbox.
 
+pub mod agent;
 pub mod clock;
