@@ -200,6 +200,20 @@ macro_rules! name {
                 Ok(Self(text.into()))
             }
 
+            /// The name nearest to a stranger's text: cut to length, without
+            /// control characters, and never empty.
+            pub fn lossy(text: &str) -> Self {
+                let clean = text.chars().filter(|letter| !letter.is_control());
+                let mut name = String::new();
+                for letter in clean {
+                    if name.len() + letter.len_utf8() > NAME_BYTES_MAX {
+                        break;
+                    }
+                    name.push(letter);
+                }
+                Self(if name.is_empty() { "unnamed".into() } else { name.into() })
+            }
+
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -133,4 +133,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// Returns when `at` has come.
     async fn sleep_until(&self, at: Timestamp);
+
+    /// Nanoseconds of a clock that never goes backwards: spans are measured by
+    /// it, points in time are not.
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.now().as_micros())
+            .unwrap_or_default()
+            .saturating_mul(1_000)
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Never: anybody else's business. Everyone else is handed a clock.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -35,6 +36,11 @@ impl Clock for SystemClock {
             let left = at.as_micros().saturating_sub(now.as_micros());
             tokio::time::sleep(Duration::from_micros(left.unsigned_abs())).await;
         }
+    }
+
+    fn nanos(&self) -> u64 {
+        static BEGUN: OnceLock<Stopwatch> = OnceLock::new();
+        BEGUN.get_or_init(Stopwatch::start).nanos()
     }
 }
 

@@ -147,4 +147,6 @@ pub enum ToolEnd {
     Failed,
     /// We stopped it, and know that it stopped.
     Interrupted,
+    /// We let go of it, and nobody knows whether it has happened.
+    Unknown,
 }

@@ -60,6 +60,10 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
     /// Lanes with anybody in them.
     async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError>;
 
+    /// The runs in a worker's hands and the last place of each journal, so that
+    /// it sees with one look which of them others have written to.
+    async fn heads(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
+
     /// The workers that are known.
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
 

@@ -5,7 +5,7 @@
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
-use longhaul_core::event::tool::{Finding, ToolEnded, ToolVerified};
+use longhaul_core::event::tool::{Finding, ToolEnded, ToolInDoubt, ToolVerified};
 use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
@@ -13,6 +13,7 @@ use crate::advance::advance;
 use crate::advance::call::time_spent;
 use crate::draft::Draft;
 use crate::input::{ToolDone, ToolEnd};
+use crate::judge::rules::in_doubt;
 use crate::refusal::Refusal;
 use crate::state::call::CallState;
 
@@ -24,6 +25,10 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
             return Err(Refusal::NoSuchCall(tool.call));
         }
         active = active.plus(tool.active);
+        if tool.end == ToolEnd::Unknown {
+            doubt(draft, tool.call)?;
+            continue;
+        }
         let ended = ToolEnded {
             call: tool.call,
             output: tool.output,
@@ -32,7 +37,7 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
         draft.record(match tool.end {
             ToolEnd::Completed => Event::ToolCompleted(ended),
             ToolEnd::Failed => Event::ToolFailed(ended),
-            ToolEnd::Interrupted => Event::ToolInterrupted(ended),
+            ToolEnd::Interrupted | ToolEnd::Unknown => Event::ToolInterrupted(ended),
         })?;
         if let Some(blob) = tool.blob {
             draft.change(Change::PutBlob(blob));
@@ -40,6 +45,21 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
     }
     time_spent(draft, active);
     advance(draft)
+}
+
+/// Its driver lives and still does not know what came of it.
+fn doubt(draft: &mut Draft<'_>, id: CallId) -> Result<(), Refusal> {
+    let acting = draft.control.acting().into_iter();
+    let call = acting
+        .flat_map(|acting| &acting.calls)
+        .find(|call| call.id == id)
+        .ok_or(Refusal::NoSuchCall(id))?;
+    let then = in_doubt(&draft.control, &call.appraisal);
+    draft.record(Event::ToolInDoubt(ToolInDoubt {
+        call: id,
+        from: draft.control.epoch,
+        then,
+    }))
 }
 
 /// Whether this call is being made and its state is as wanted.

@@ -3,7 +3,7 @@
 //! Never: takes a run from a worker because we ourselves were away. Whoever was
 //! silent can't tell the silent from the dead until it has been in touch for a ttl.
 
-use longhaul_core::id::WorkerId;
+use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::shelves::WorkerRow;
 use longhaul_core::port::store::{Beat, Renewed, Standing};
 use longhaul_core::time::{Millis, Timestamp};
@@ -113,6 +113,15 @@ impl Before {
             },
         )
     }
+}
+
+/// The runs in a worker's hands.
+pub(crate) fn heads(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> {
+    tx.all(
+        "SELECT run, last FROM run_head WHERE worker = ?1 AND state = ?2 ORDER BY run",
+        params![worker.bytes(), LEASED],
+        |row| Ok((RunId::from_bytes(row.get(0)?), Seq(nat(row, 1)?))),
+    )
 }
 
 /// The workers that are known.

@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, RunId, ThreadKey};
+use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::shelves::{
     Account, Checkpoint, DueTimer, LaneRow, OutboxDue, Repairs, Shelves, Spend, SpendAsk, WorkerRow,
@@ -83,6 +83,10 @@ impl Shelves for SqliteStore {
 
     async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError> {
         self.look(move |tx| Ok(lane::lanes(tx, limit)?)).await
+    }
+
+    async fn heads(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
+        self.look(move |tx| Ok(renew::heads(tx, worker)?)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {

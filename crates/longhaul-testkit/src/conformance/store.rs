@@ -166,6 +166,7 @@ macro_rules! each_store_check {
                 rules_are_remembered
                 sandboxes_have_rows
                 late_results_are_kept
+                a_worker_sees_its_heads_with_one_look
                 letters_leave_once
                 buckets_are_blocked_for_a_while
                 checkpoints_belong_to_a_build

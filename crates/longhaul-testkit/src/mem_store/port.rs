@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, RuleId, RunId, ThreadKey};
+use longhaul_core::id::{LaneKey, RuleId, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::shelves::{
@@ -140,6 +140,10 @@ impl Shelves for MemStore {
 
     async fn lanes(&self, limit: usize) -> Answer<Vec<LaneRow>> {
         Ok(self.look(|tx| tx.tables.lanes(limit)))
+    }
+
+    async fn heads(&self, worker: WorkerId) -> Answer<Vec<(RunId, Seq)>> {
+        Ok(self.look(|tx| tx.tables.heads_of(worker)))
     }
 
     async fn workers(&self) -> Answer<Vec<WorkerRow>> {

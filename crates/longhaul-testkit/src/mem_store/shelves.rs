@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::change::LateResult;
-use longhaul_core::id::{LaneKey, RunId, ThreadKey, WorkerId};
+use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::shelves::{Checkpoint, LaneRow, OutboxDue, Spend, SpendAsk, WorkerRow};
 use longhaul_core::port::store::{RowsAsk, RunRow};
@@ -73,6 +73,15 @@ impl Tables {
     /// One lane.
     pub(crate) fn lane(&self, key: &LaneKey) -> Option<LaneRow> {
         self.lanes.get(key).map(|lane| lane_row(key, lane))
+    }
+
+    /// The runs in a worker's hands.
+    pub(crate) fn heads_of(&self, worker: WorkerId) -> Vec<(RunId, Seq)> {
+        let held = self
+            .heads
+            .iter()
+            .filter(|(_, head)| head.state == State::Leased(worker));
+        held.map(|(run, head)| (*run, head.last)).collect()
     }
 
     /// The workers that are known.

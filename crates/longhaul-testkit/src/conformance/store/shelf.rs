@@ -12,7 +12,7 @@ use longhaul_core::policy::gate::Pattern;
 use longhaul_core::port::shelves::{Checkpoint, OutboxDue};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::conformance::store::facts::{And as _, only, progress, says};
+use crate::conformance::store::facts::{And as _, cancel_requested, only, progress, says};
 use crate::conformance::store::kit::{World, stands};
 
 /// A thread is read from its end, oldest first, and can be forgotten.
@@ -128,6 +128,24 @@ pub async fn sandboxes_have_rows(world: World) {
         world.at.shelves.sandboxes(other).await.expect("sandboxes"),
         []
     );
+}
+
+/// A worker sees what it holds, how far each journal is, and nothing of others'.
+pub async fn a_worker_sees_its_heads_with_one_look(world: World) {
+    let mut first = world.held(|_| {}).await;
+    let second = world.held(|_| {}).await;
+    let others = world.held(|_| {}).await;
+    let heads = |worker| world.at.shelves.heads(worker);
+    let seen = heads(first.worker).await.expect("heads");
+    assert_eq!(seen, [(first.run, first.last)]);
+    let told = world.tell(second.run, says([cancel_requested()])).await;
+    stands(&told);
+    let seq = second.last.next();
+    let seen = heads(second.worker).await.expect("heads");
+    assert_eq!(seen, [(second.run, seq)]);
+    first.end().await;
+    assert_eq!(heads(first.worker).await.expect("heads"), []);
+    assert_eq!(heads(others.worker).await.expect("heads").len(), 1);
 }
 
 /// What comes after the end is kept beside the journal.

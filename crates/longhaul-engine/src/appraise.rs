@@ -1,0 +1,100 @@
+//! What a call is, found out before anything is decided about it.
+//!
+//! Never: decides. What is found here is journaled with the reply, so that a
+//! later build judges the call as this one did.
+
+use longhaul_core::event::turn::Appraisal;
+use longhaul_core::id::ToolName;
+use longhaul_core::message::ToolCall;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::raw::RawJson;
+use serde_json::Value;
+use wildmatch::WildMatch;
+
+use crate::agent::Agent;
+use crate::capsule::Capsule;
+use crate::toolbox::Equipped;
+
+/// The longest input of a call that is read.
+const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Appraises a call that a model wants made.
+pub(crate) fn appraise(capsule: &Capsule, call: &ToolCall) -> Appraisal {
+    let name = ToolName::lossy(&call.name);
+    let Some(equipped) = capsule.tool(&call.name) else {
+        let has: Vec<&str> = capsule
+            .tools()
+            .map(|tool| tool.card().name.as_str())
+            .collect();
+        let has = if has.is_empty() {
+            "none".to_owned()
+        } else {
+            has.join(", ")
+        };
+        return unknown(
+            name.as_str(),
+            &format!("there is no tool `{name}`; there is {has}"),
+        );
+    };
+    appraise_input(capsule, equipped, &call.input)
+}
+
+/// Appraises an input for a tool, whoever wrote it.
+pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &RawJson) -> Appraisal {
+    let card = equipped.card();
+    let input = match read(input) {
+        Ok(input) => capsule.without_injected(equipped, input),
+        Err(why) => return unknown(card.name.as_str(), &why),
+    };
+    let problem = equipped.fault(&input);
+    let (class, subjects) = match &equipped.tool {
+        // What never executes may stand beside anything.
+        None => (EffectClass::Pure, Vec::new()),
+        // What does not fit its schema is not shown to the tool either.
+        Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new()),
+        Some(tool) => (tool.class(&input), tool.subjects(&input)),
+    };
+    Appraisal {
+        tool: card.name.clone(),
+        class: told_class(&capsule.agent, &card.name, &subjects).unwrap_or(class),
+        subjects,
+        opaque: false,
+        problem,
+        verifies: card.verifies,
+        in_doubt: card.in_doubt,
+    }
+}
+
+fn read(input: &RawJson) -> Result<Value, String> {
+    if input.as_str().len() > INPUT_BYTES_MAX {
+        return Err(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
+    }
+    serde_json::from_str(input.as_str()).map_err(|why| format!("the input can't be read: {why}"))
+}
+
+/// The class that the agent's file gives a call: by the first of its words that
+/// matches the tool and every subject.
+fn told_class(agent: &Agent, tool: &ToolName, subjects: &[String]) -> Option<EffectClass> {
+    let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
+    let told = agent.effects.iter().find(|rule| {
+        let fits = |subject: &String| {
+            rule.subject
+                .as_ref()
+                .is_none_or(|glob| matches(glob, subject))
+        };
+        matches(&rule.tool, tool.as_str()) && subjects.iter().all(fits)
+    });
+    told.map(|rule| rule.class)
+}
+
+fn unknown(name: &str, problem: &str) -> Appraisal {
+    Appraisal {
+        tool: ToolName::lossy(name),
+        class: EffectClass::Pure,
+        subjects: Vec::new(),
+        opaque: false,
+        problem: Some(problem.to_owned()),
+        verifies: false,
+        in_doubt: None,
+    }
+}

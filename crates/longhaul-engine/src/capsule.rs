@@ -1,0 +1,120 @@
+//! What one run may touch: its agent, its model, its tools, its context.
+//!
+//! Never: more than its agent's file names. A tool that is not listed does not
+//! exist for the run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_core::id::{CallId, Epoch};
+use longhaul_core::port::tool::ToolContext;
+use longhaul_core::raw::RawJson;
+use longhaul_run::Run;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::ports::{Found, Ports};
+use crate::toolbox::Equipped;
+
+/// The tool that pages through long results: an agent with any tool has it.
+pub(crate) const READ_OUTPUT: &str = "read_output";
+
+/// What one run may touch.
+#[derive(Debug, Clone)]
+pub(crate) struct Capsule {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) model: Found,
+    tools: BTreeMap<String, Equipped>,
+    context: BTreeMap<String, RawJson>,
+}
+
+/// A capsule, or the sentence that says what to configure.
+pub(crate) type Opened = Result<Capsule, String>;
+
+impl Capsule {
+    /// Looks up everything that a run needs and that is not data.
+    pub(crate) async fn open(ports: &Ports, run: &Run) -> Result<Opened, Error> {
+        let task = run.task();
+        let read = ports.definitions.read(&*ports.shelves, task.definition);
+        let Some(agent) = read.await? else {
+            let version = task.definition;
+            return Ok(Err(format!(
+                "The definition {version} of agent `{}` is not in the store, or not one that \
+                 this build can read. Use the build that submitted the run.",
+                task.agent
+            )));
+        };
+        Ok(Self::equip(ports, run, agent))
+    }
+
+    fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
+        let task = run.task();
+        // What was perceived is what is asked; before that the task's word, then the agent's.
+        let perceived = Some(run.transcript().model()).filter(|name| !name.is_empty());
+        let named = perceived
+            .or(task.model.as_deref())
+            .or_else(|| agent.models.first().map(String::as_str));
+        let model = ports.models.find(named)?;
+        let mut tools = BTreeMap::new();
+        let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
+        for name in agent.tools.iter().map(String::as_str).chain(paging) {
+            let Some(equipped) = ports.tools.find(name) else {
+                return Err(format!(
+                    "Agent `{}` uses the tool `{name}`, which this worker does not have. \
+                     Configure it, or start a worker that has it.",
+                    agent.name
+                ));
+            };
+            tools.insert(name.to_owned(), equipped.clone());
+        }
+        let context = task
+            .context
+            .iter()
+            .filter(|(name, _)| agent.context.iter().any(|listed| listed == *name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        Ok(Self {
+            agent,
+            model,
+            tools,
+            context,
+        })
+    }
+
+    /// The tool under this name, if the run may use it.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Equipped> {
+        self.tools.get(name)
+    }
+
+    /// Every tool that the run may use.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Equipped> {
+        self.tools.values()
+    }
+
+    /// The values that the runtime injects.
+    pub(crate) const fn context(&self) -> &BTreeMap<String, RawJson> {
+        &self.context
+    }
+
+    /// The input of a call without what only the runtime may say: a name that
+    /// is injected, and that the tool itself does not ask the model for.
+    pub(crate) fn without_injected(&self, equipped: &Equipped, mut input: Value) -> Value {
+        let asked_for = |name: &str| equipped.card().schema["properties"].get(name).is_some();
+        if let Value::Object(fields) = &mut input {
+            fields.retain(|name, _| !self.agent.context.contains(name) || asked_for(name));
+        }
+        input
+    }
+
+    /// What surrounds a call.
+    pub(crate) fn around(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
+        ToolContext {
+            run: run.id(),
+            call,
+            key: format!("{}:{call}", run.id()),
+            epoch,
+            context: self.context.clone(),
+        }
+    }
+}

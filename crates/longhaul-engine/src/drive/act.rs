@@ -1,0 +1,216 @@
+//! Makes the calls of a reply: side by side where the class allows, told in
+//! the order that they ended, read by the model in its own.
+//!
+//! Never: begins what is not journaled, and never makes a call twice that must
+//! not be.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::id::CallId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_run::Input;
+use longhaul_run::input::{ToolDone, ToolEnd};
+use longhaul_run::next::{Todo, Work};
+
+use crate::drive::attend::{Cut, Ears, First};
+use crate::drive::bound::bound;
+use crate::drive::desk::Desk;
+use crate::drive::hands::{Begun, CALL_TIMEOUT, Ended, Hands};
+use crate::error::Error;
+
+/// After the first of several calls has ended, the others have so long to be
+/// told with it; slower ones are told later.
+const LINGER: Millis = Millis(25);
+
+/// So long may a call that must not be repeated go on after it should stop.
+const GRACE: Millis = Millis::from_secs(10);
+
+/// A look whether a call has happened may take this long.
+const LOOK_TIMEOUT: Millis = Millis::from_secs(30);
+
+/// Makes calls or looks after one. None: the run is not ours any more, or what
+/// was begun may simply be begun again by the next driver.
+pub(super) async fn act(desk: &mut Desk, todos: Vec<Todo>) -> Result<Option<Input>, Error> {
+    if let Some(todo) = todos.iter().find(|todo| todo.work == Work::Verify) {
+        return verify(desk, todo).await;
+    }
+    let since = desk.ports.clock.nanos();
+    if !begin(desk, todos).await {
+        return Ok(None);
+    }
+    let gathered = gather(desk).await?;
+    let Some(ended) = gathered.filter(|ended| !ended.is_empty()) else {
+        return Ok(None);
+    };
+    let took = desk.ports.clock.nanos().saturating_sub(since) / 1_000_000;
+    Ok(Some(Input::ToolsDone(told(ended, Millis(took)))))
+}
+
+/// Begins every call that is not under way; whether anything may be begun.
+async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
+    let Some(capsule) = desk.capsule.clone() else {
+        return false;
+    };
+    let fresh: Vec<Todo> = todos
+        .into_iter()
+        .filter(|todo| !desk.hands.holds(todo.call))
+        .collect();
+    if !fresh.is_empty() && !desk.lease.may_begin().await {
+        return !desk.hands.is_empty();
+    }
+    let epoch = desk.ledger.claimed().epoch;
+    for todo in fresh {
+        let around = capsule.around(desk.ledger.run(), todo.call, epoch);
+        let equipped = capsule.tool(todo.tool.as_str());
+        let tool = equipped.and_then(|equipped| equipped.tool.clone());
+        let (Some(equipped), Some(tool)) = (equipped, tool) else {
+            // It was there when the call was appraised; another build has less.
+            desk.hands.refuse(
+                todo.call,
+                &format!("this worker has no tool `{}`", todo.tool),
+            );
+            continue;
+        };
+        let input = capsule.without_injected(equipped, todo.input.value());
+        desk.hands.begin(Begun {
+            timeout: equipped.card().timeout.unwrap_or(CALL_TIMEOUT),
+            tool,
+            input,
+            around,
+            class: todo.class,
+            clock: desk.ports.clock.clone(),
+        });
+    }
+    true
+}
+
+/// Waits until calls have ended, or should be cut off. None: let go.
+async fn gather(desk: &mut Desk) -> Result<Option<Vec<Ended>>, Error> {
+    let mut ears = Ears {
+        ledger: &mut desk.ledger,
+        lease: &desk.lease,
+        stop: &desk.stop,
+    };
+    let hands = &mut desk.hands;
+    let first = ears.attend(pin!(hands.next())).await?;
+    let cut = match first {
+        First::Cut(cut) => cut,
+        First::Done(None) => return Ok(None),
+        First::Done(Some(first)) => {
+            let mut ended = vec![first];
+            ended.extend(wait(hands, &*desk.ports.clock, LINGER).await);
+            return Ok(Some(ended));
+        }
+    };
+    Ok(cut_off(desk, cut).await)
+}
+
+/// The calls that end within a while, until none is left.
+async fn wait(hands: &mut Hands, clock: &dyn Clock, span: Millis) -> Vec<Ended> {
+    let mut ended = Vec::new();
+    if hands.is_empty() {
+        return ended;
+    }
+    let mut over = clock.sleep_until(clock.now().plus(span));
+    while !hands.is_empty() {
+        tokio::select! {
+            biased;
+            next = hands.next() => ended.extend(next),
+            () = over.as_mut() => break,
+        }
+    }
+    ended
+}
+
+/// Stops the calls under way. What may be repeated is dropped; what must not be
+/// has a while to end by itself, and is in doubt if it does not.
+async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
+    let hands = &mut desk.hands;
+    let repeatable = hands.let_go(EffectClass::may_repeat);
+    let mut ended: Vec<Ended> = match cut {
+        Cut::Cancelled | Cut::Interrupted => {
+            let words = if cut == Cut::Cancelled {
+                "stopped: the run was cancelled"
+            } else {
+                "stopped: a person wrote"
+            };
+            let stopped = |call: CallId| end(call, ToolEnd::Interrupted, words);
+            repeatable.into_iter().map(stopped).collect()
+        }
+        // The next driver begins them again.
+        Cut::Stopping | Cut::Lost => Vec::new(),
+    };
+    ended.extend(wait(hands, &*desk.ports.clock, GRACE).await);
+    let words = "it was stopped, and nobody knows whether it has happened";
+    let unknown = |call: CallId| end(call, ToolEnd::Unknown, words);
+    ended.extend(hands.let_go(|_| true).into_iter().map(unknown));
+    (!ended.is_empty()).then_some(ended)
+}
+
+fn end(call: CallId, end: ToolEnd, words: &str) -> Ended {
+    let output = ToolOutput::text(words);
+    Ended { call, end, output }
+}
+
+/// The ends as the heart is told of them. Calls side by side share their time,
+/// which the first of them bears.
+fn told(ended: Vec<Ended>, took: Millis) -> Vec<ToolDone> {
+    let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
+    let done = ended.into_iter().zip(times).map(|(ended, active)| {
+        let (output, blob) = bound(ended.call, ended.output);
+        ToolDone {
+            call: ended.call,
+            end: ended.end,
+            output,
+            active,
+            blob,
+        }
+    });
+    done.collect()
+}
+
+/// Lets a tool look whether a call in doubt has happened.
+async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
+    if !desk.lease.may_begin().await {
+        return Ok(None);
+    }
+    let finding = look(desk, todo).await;
+    Ok(Some(Input::Verified {
+        call: todo.call,
+        finding,
+    }))
+}
+
+async fn look(desk: &mut Desk, todo: &Todo) -> Finding {
+    let Some(capsule) = &desk.capsule else {
+        return Finding::Unknown;
+    };
+    let Some(equipped) = capsule.tool(todo.tool.as_str()) else {
+        return Finding::Unknown;
+    };
+    let Some(tool) = equipped.tool.clone() else {
+        return Finding::Unknown;
+    };
+    let epoch = desk.ledger.claimed().epoch;
+    let around = capsule.around(desk.ledger.run(), todo.call, epoch);
+    let input = capsule.without_injected(equipped, todo.input.value());
+    let clock = &desk.ports.clock;
+    let until = clock.now().plus(LOOK_TIMEOUT);
+    let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
+    tokio::select! {
+        biased;
+        found = looking => found.unwrap_or(Finding::Unknown),
+        () = clock.sleep_until(until) => Finding::Unknown,
+    }
+}
+
+impl Hands {
+    /// Ends a call that can't even be begun.
+    fn refuse(&mut self, call: CallId, why: &str) {
+        self.end_at_once(end(call, ToolEnd::Failed, why));
+    }
+}

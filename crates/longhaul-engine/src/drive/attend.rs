@@ -1,0 +1,75 @@
+//! Waits for work, and hears meanwhile what others say to the run.
+//!
+//! Never: throws work away by itself. It says why the work should be cut off.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::ledger::Ledger;
+use crate::stop::Stop;
+
+/// Why work is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The run was cancelled.
+    Cancelled,
+    /// A person's message cuts in.
+    Interrupted,
+    /// This worker stops, and its patience is over.
+    Stopping,
+    /// Others count this worker as dead.
+    Lost,
+}
+
+/// What came first.
+#[derive(Debug)]
+pub(super) enum First<T> {
+    /// The work is done.
+    Done(T),
+    /// It should be cut off.
+    Cut(Cut),
+}
+
+/// What can cut work off.
+#[derive(Debug)]
+pub(super) struct Ears<'a> {
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) lease: &'a Lease,
+    pub(super) stop: &'a Stop,
+}
+
+impl Ears<'_> {
+    /// Waits for work or for a reason to cut it off.
+    pub(super) async fn attend<T>(
+        &mut self,
+        mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+    ) -> Result<First<T>, Error> {
+        loop {
+            if let Some(cut) = self.heard() {
+                return Ok(First::Cut(cut));
+            }
+            tokio::select! {
+                biased;
+                done = work.as_mut() => return Ok(First::Done(done)),
+                () = self.lease.lost() => return Ok(First::Cut(Cut::Lost)),
+                () = self.stop.cutting() => return Ok(First::Cut(Cut::Stopping)),
+                () = self.ledger.nudged() => {}
+            }
+            self.ledger.catch_up().await?;
+        }
+    }
+
+    /// What the journal says of work under way.
+    fn heard(&self) -> Option<Cut> {
+        let run = self.ledger.run();
+        if run.outcome().is_some() {
+            return Some(Cut::Lost);
+        }
+        if run.is_stopping() {
+            return Some(Cut::Cancelled);
+        }
+        run.is_interrupted().then_some(Cut::Interrupted)
+    }
+}

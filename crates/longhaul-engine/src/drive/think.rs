@@ -1,0 +1,126 @@
+//! Asks the model once and hears it out.
+//!
+//! Never: asks again. What the heart wants tried again comes as a new step.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{Micros, Tariff, Usage};
+use longhaul_run::Input;
+use longhaul_run::input::Replied;
+use std::sync::Arc;
+
+use crate::appraise::appraise;
+use crate::capsule::Capsule;
+use crate::drive::attend::{Cut, Ears, First};
+use crate::drive::desk::Desk;
+use crate::error::Error;
+
+/// What came of a question.
+pub(super) enum Heard {
+    /// A reply.
+    Reply(Answered),
+    /// None, and why.
+    Failed(Failure),
+    /// A message cut in after these words.
+    CutOff {
+        text: Arc<str>,
+        usage: Usage,
+        cost: Option<Micros>,
+    },
+    /// The run is not ours any more.
+    Gone,
+}
+
+/// Asks for the next turn. None: the run is not ours any more.
+pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
+    let (heard, active) = ask_model(desk, ask).await?;
+    Ok(match heard {
+        Heard::Gone => None,
+        Heard::Failed(failure) => Some(Input::ModelFailed { failure, active }),
+        Heard::CutOff { text, usage, cost } => Some(Input::Interrupted {
+            text,
+            usage,
+            cost,
+            active,
+        }),
+        Heard::Reply(answered) => desk.capsule.as_ref().map(|capsule| {
+            let calls = answered.reply.calls();
+            let calls = calls.map(|call| appraise(capsule, call)).collect();
+            Input::Replied(Box::new(Replied {
+                answered,
+                calls,
+                active,
+            }))
+        }),
+    })
+}
+
+/// Puts a question to the run's model, and says how long it took.
+pub(super) async fn ask_model(desk: &mut Desk, ask: Ask) -> Result<(Heard, Millis), Error> {
+    let begun = desk.ports.clock.nanos();
+    let heard = put(desk, ask).await?;
+    let took = desk.ports.clock.nanos().saturating_sub(begun) / 1_000_000;
+    Ok((heard, Millis(took)))
+}
+
+async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
+    let Some(capsule) = desk.capsule.clone() else {
+        return Ok(Heard::Gone);
+    };
+    // Its start is journaled; a worker that stops lets go of it unasked.
+    if desk.stop.is_draining() {
+        return Ok(Heard::Failed(stopped()));
+    }
+    if !desk.lease.may_begin().await {
+        return Ok(Heard::Gone);
+    }
+    let ask = desk.spell_out(ask).await?;
+    let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
+    let question = AssertUnwindSafe(capsule.model.model.reply(&ask, &ear)).catch_unwind();
+    let question = pin!(question);
+    let mut ears = Ears {
+        ledger: &mut desk.ledger,
+        lease: &desk.lease,
+        stop: &desk.stop,
+    };
+    Ok(match ears.attend(question).await? {
+        First::Done(Ok(Ok(answered))) => Heard::Reply(answered),
+        First::Done(Ok(Err(failure))) => Heard::Failed(failure),
+        First::Done(Err(_)) => {
+            let words = format!("the adapter of {} panicked", capsule.model.name);
+            Heard::Failed(Failure::new(FailureClass::Server, words))
+        }
+        First::Cut(Cut::Cancelled | Cut::Stopping) => Heard::Failed(stopped()),
+        First::Cut(Cut::Interrupted) => cut_off(&capsule, &ask, ear.text()),
+        First::Cut(Cut::Lost) => Heard::Gone,
+    })
+}
+
+fn stopped() -> Failure {
+    Failure::new(FailureClass::Stopped, "the question was taken back")
+}
+
+/// What was said and used until a message cut in, as far as one can guess.
+fn cut_off(capsule: &Capsule, ask: &Ask, text: Arc<str>) -> Heard {
+    let Tariff {
+        price,
+        bytes_per_token,
+        fixed_tokens,
+        ..
+    } = capsule.model.model.quote(ask).tariff;
+    let tokens = |bytes: u64| bytes.div_ceil(bytes_per_token.max(1));
+    let asked: u64 = ask.messages.iter().map(|message| message.bytes()).sum();
+    let usage = Usage {
+        input_tokens: fixed_tokens.saturating_add(tokens(asked)),
+        output_tokens: tokens(text.len() as u64),
+        estimated: true,
+        ..Usage::default()
+    };
+    let cost = price.map(|price| price.of(usage));
+    Heard::CutOff { text, usage, cost }
+}

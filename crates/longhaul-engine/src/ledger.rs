@@ -1,0 +1,360 @@
+//! One driver's hold on one journal: folds it, decides, lets it grow.
+//!
+//! Never: produces a result again. When the journal has moved on, the same
+//! input is decided again on what is there now.
+
+use longhaul_core::change::Batch;
+use longhaul_core::change::{Change, Due, HeadMove, LateResult, TimerKind, TimerMove};
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::tool::ToolSurfaced;
+use longhaul_core::id::{RunId, Seq, TimerId, WorkerId};
+use longhaul_core::message::Part;
+use longhaul_core::port::store::{
+    Append, Appended, Author, Claimed, Page, ReadAsk, Refused, StoreError,
+};
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::usage::Left;
+use longhaul_run::input::{ToolDone, ToolEnd};
+use longhaul_run::outside::{View, Word, tell};
+use longhaul_run::{Input, Moment, Refusal, Run, decide};
+
+use crate::error::Error;
+use crate::nudge::Seated;
+use crate::ports::Ports;
+
+/// So many entries are read at once.
+const PAGE: usize = 500;
+
+/// So often in a row may the heart find no place for what it is told: then
+/// somebody has made a mistake, and asking again would only cost.
+const MISPLACED_MAX: u32 = 8;
+
+/// So long is waited before a store that could not write is asked again.
+const STORE_PAUSE: Millis = Millis(250);
+
+/// So long is a run set aside whose driver met a fault.
+const SET_ASIDE: Millis = Millis::from_secs(30);
+
+/// What came of telling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It stands; the run is still ours, or rests.
+    On,
+    /// The run is another's now, or has ended under us.
+    Gone,
+}
+
+/// A journal in a driver's hands.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    ports: Ports,
+    worker: WorkerId,
+    claimed: Claimed,
+    seat: Seated,
+    run: Run,
+    /// The store's time, and our own count of nanoseconds at that moment.
+    heard: (Timestamp, u64),
+    left: Option<Left>,
+    misplaced: u32,
+}
+
+impl Ledger {
+    /// Folds the journal of a run that was just claimed.
+    pub(crate) async fn open(
+        ports: &Ports,
+        worker: WorkerId,
+        claimed: Claimed,
+    ) -> Result<Self, Error> {
+        let seat = ports.nudges.sit(claimed.run);
+        let (run, now) = fold(ports, claimed.run).await?;
+        seat.seen(run.seq());
+        Ok(Self {
+            heard: (now, ports.clock.nanos()),
+            ports: ports.clone(),
+            worker,
+            claimed,
+            seat,
+            run,
+            left: None,
+            misplaced: 0,
+        })
+    }
+
+    /// The run as it stands.
+    pub(crate) const fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The claim under which we drive.
+    pub(crate) const fn claimed(&self) -> &Claimed {
+        &self.claimed
+    }
+
+    /// The store's time, as far as we know it.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (now, at) = self.heard;
+        let since = self.ports.clock.nanos().saturating_sub(at) / 1_000;
+        Timestamp::from_micros(now.as_micros().saturating_add_unsigned(since))
+    }
+
+    /// Returns when somebody else may have written.
+    pub(crate) async fn nudged(&self) {
+        self.seat.nudged().await;
+    }
+
+    /// Reads what others have written and folds it.
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
+        loop {
+            let page = read(&self.ports, self.run.id(), self.run.seq()).await?;
+            for entry in &page.entries {
+                self.run.apply(entry)?;
+            }
+            self.heard = (page.now, self.ports.clock.nanos());
+            if self.run.seq() >= page.last {
+                self.seat.seen(self.run.seq());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Decides what follows from an input and writes it.
+    pub(crate) async fn tell(&mut self, input: Input) -> Result<Told, Error> {
+        loop {
+            let moment = Moment {
+                now: self.now(),
+                left: self.left.take(),
+            };
+            let batch = match decide(&self.run, input.clone(), moment) {
+                Ok(batch) if batch.is_empty() => return self.misplaced("nothing follows from it"),
+                Ok(batch) => batch,
+                Err(refusal) => return self.refused(&refusal),
+            };
+            match self.append(batch).await? {
+                Wrote::Stands => {
+                    self.misplaced = 0;
+                    return Ok(Told::On);
+                }
+                Wrote::MovedOn => self.catch_up().await?,
+                Wrote::Short(left) => self.left = Some(left),
+                Wrote::Lost => {
+                    self.hand_in(input).await?;
+                    return Ok(Told::Gone);
+                }
+            }
+        }
+    }
+
+    /// The heart does not take it, such as a result that surfaced meanwhile.
+    fn refused(&mut self, refusal: &Refusal) -> Result<Told, Error> {
+        if matches!(refusal, Refusal::Ended(_)) {
+            return Ok(Told::Gone);
+        }
+        self.misplaced(&refusal.to_string())
+    }
+
+    fn misplaced(&mut self, why: &str) -> Result<Told, Error> {
+        self.misplaced += 1;
+        if self.misplaced > MISPLACED_MAX {
+            return Err(Error::Stuck {
+                run: self.run.id(),
+                why: why.to_owned(),
+            });
+        }
+        Ok(Told::On)
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<Wrote, Error> {
+        let author = Author::Driver {
+            worker: self.worker,
+            epoch: self.claimed.epoch,
+            after: self.run.seq(),
+        };
+        let append = Append {
+            run: self.run.id(),
+            author,
+            batch,
+        };
+        match self.persist(append.clone()).await? {
+            Appended::At { seq, now } => {
+                self.take_in(append.batch.events, seq, now)?;
+                Ok(Wrote::Stands)
+            }
+            Appended::MovedOn => Ok(Wrote::MovedOn),
+            Appended::Refused(Refused::OverBudget(left)) => Ok(Wrote::Short(left)),
+            Appended::Fenced | Appended::RunEnded => Ok(Wrote::Lost),
+            other @ (Appended::NoRun | Appended::Refused(_)) => Err(Error::Stuck {
+                run: self.run.id(),
+                why: format!("its driver's append was answered {other:?}"),
+            }),
+        }
+    }
+
+    /// Appends, and waits with a store that is busy or full: an append can be
+    /// repeated, and what we have in our hands must not be lost.
+    async fn persist(&self, append: Append) -> Result<Appended, Error> {
+        loop {
+            match self.ports.store.append(append.clone()).await {
+                Err(StoreError::Busy { .. } | StoreError::Full { .. }) => {
+                    let clock = &self.ports.clock;
+                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                }
+                Err(fault) => return Err(fault.into()),
+                Ok(appended) => return Ok(appended),
+            }
+        }
+    }
+
+    /// Folds what we wrote ourselves: it need not be read back.
+    fn take_in(&mut self, events: Vec<Event>, last: Seq, now: Timestamp) -> Result<(), Error> {
+        for event in events {
+            let entry = Entry {
+                run: self.run.id(),
+                seq: self.run.seq().next(),
+                at: now,
+                epoch: self.claimed.epoch,
+                event,
+            };
+            self.run.apply(&entry)?;
+        }
+        self.heard = (now, self.ports.clock.nanos());
+        self.seat.seen(self.run.seq());
+        if self.run.seq() == last {
+            return Ok(());
+        }
+        Err(Error::Stuck {
+            run: self.run.id(),
+            why: format!("the store wrote up to {last}, we to {}", self.run.seq()),
+        })
+    }
+
+    /// A driver that has lost the run hands its real results in as an outsider.
+    async fn hand_in(&self, input: Input) -> Result<(), Error> {
+        let Input::ToolsDone(done) = input else {
+            return Ok(());
+        };
+        for tool in done {
+            match tool.end {
+                ToolEnd::Completed | ToolEnd::Failed => self.surface(tool).await?,
+                ToolEnd::Interrupted | ToolEnd::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn surface(&self, tool: ToolDone) -> Result<(), Error> {
+        let run = self.run.id();
+        let Some(row) = self.ports.store.row(run).await? else {
+            return Ok(());
+        };
+        let call = tool.call;
+        let text = words(&tool.output.content);
+        let surfaced = ToolSurfaced {
+            call,
+            is_error: tool.end == ToolEnd::Failed,
+            output: tool.output,
+        };
+        let view = View {
+            run,
+            status: row.status,
+        };
+        let told = tell(&view, Word::Surface(surfaced), Moment::at(self.now()));
+        let kept = match told {
+            Err(_) => Appended::RunEnded,
+            Ok(mut batch) => {
+                batch.changes.extend(tool.blob.map(Change::PutBlob));
+                let author = Author::Outsider;
+                self.persist(Append { run, author, batch }).await?
+            }
+        };
+        if kept == Appended::RunEnded {
+            let late = LateResult { call, text };
+            self.ports.shelves.keep_late(run, late).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of an append.
+enum Wrote {
+    Stands,
+    MovedOn,
+    /// The account does not cover it.
+    Short(Left),
+    Lost,
+}
+
+/// All the words of an output.
+fn words(parts: &[Part]) -> String {
+    let texts = parts.iter().map(|part| match part {
+        Part::Text(text) => &**text,
+        Part::Image(_) => "(a picture)",
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+async fn read(ports: &Ports, run: RunId, after: Seq) -> Result<Page, Error> {
+    let ask = ReadAsk {
+        run,
+        after,
+        limit: PAGE,
+    };
+    Ok(ports.store.read(ask).await?)
+}
+
+/// Folds a whole journal; the second is the store's time.
+pub(crate) async fn fold(ports: &Ports, run: RunId) -> Result<(Run, Timestamp), Error> {
+    let mut folded: Option<Run> = None;
+    loop {
+        let after = folded.as_ref().map_or(Seq::START, Run::seq);
+        let page = read(ports, run, after).await?;
+        for entry in &page.entries {
+            match &mut folded {
+                None => folded = Some(Run::begin(entry)?),
+                Some(run) => run.apply(entry)?,
+            }
+        }
+        match folded {
+            Some(run) if run.seq() >= page.last => return Ok((run, page.now)),
+            None if page.entries.is_empty() => return Err(Error::NoRun(run)),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// Lets go of a run whose driver met a fault. It rests for a while and is then
+/// claimed anew, under another epoch, so that whatever the fault left half done
+/// is found in doubt and never simply repeated.
+pub(crate) async fn set_aside(
+    ports: &Ports,
+    worker: WorkerId,
+    claimed: &Claimed,
+) -> Result<(), Error> {
+    let run = claimed.run;
+    let Some(row) = ports.store.row(run).await? else {
+        return Ok(());
+    };
+    let now = ports.shelves.now().await?;
+    let arm = TimerMove::Arm {
+        timer: TimerId::derive(run.bits(), &format!("aside:{}", claimed.epoch.0), now),
+        run,
+        due: Due::After(SET_ASIDE),
+        what: TimerKind::Wake,
+    };
+    let park = HeadMove::Park {
+        reason: "retry",
+        blocked: false,
+        release_lane: false,
+    };
+    let author = Author::Driver {
+        worker,
+        epoch: claimed.epoch,
+        after: row.last,
+    };
+    let batch = Batch {
+        events: Vec::new(),
+        changes: vec![Change::SetTimer(arm), Change::SetHead(park)],
+    };
+    ports.store.append(Append { run, author, batch }).await?;
+    Ok(())
+}

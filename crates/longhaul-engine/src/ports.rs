@@ -1,0 +1,98 @@
+//! What the engine works with: the store, the clock, models and tools.
+//!
+//! Never: a concrete name. Whoever assembles the program hands these in.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_core::port::model::Model;
+use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::store::Store;
+use longhaul_core::raw::Hash;
+use longhaul_core::time::Clock;
+
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::feed::Feed;
+use crate::mint::Mint;
+use crate::nudge::Nudges;
+use crate::toolbox::Toolbox;
+
+/// Finds the model behind a name.
+pub trait Models: Send + Sync + fmt::Debug {
+    /// The model of this name, `provider/model` or short; none named: the
+    /// project's own. The error is a sentence that says what to configure.
+    fn find(&self, name: Option<&str>) -> Result<Found, String>;
+}
+
+/// A model under its full name.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// As `provider/model`.
+    pub name: String,
+    /// The model.
+    pub model: Arc<dyn Model>,
+}
+
+/// Everything that drivers and handles share. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Ports {
+    /// The journal and the queue.
+    pub store: Arc<dyn Store>,
+    /// The rows beside them.
+    pub shelves: Arc<dyn Shelves>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub mint: Arc<dyn Mint>,
+    /// Models by name.
+    pub models: Arc<dyn Models>,
+    /// Tools by name.
+    pub tools: Arc<Toolbox>,
+    /// Words as they are spoken.
+    pub feed: Feed,
+    /// Who is driven here.
+    pub nudges: Nudges,
+    /// Definitions that were read before.
+    pub definitions: Definitions,
+}
+
+/// So many definitions are remembered; then all are forgotten.
+const DEFINITIONS_MAX: usize = 1_024;
+
+/// Definitions that were read before. They never change, so they never age.
+#[derive(Debug, Clone, Default)]
+pub struct Definitions(Arc<Mutex<BTreeMap<Hash, Arc<Agent>>>>);
+
+impl Definitions {
+    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
+        use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The agent that a run is pinned to; none: the store does not have it, or
+    /// it is not one that this build can read.
+    pub(crate) async fn read(
+        &self,
+        shelves: &dyn Shelves,
+        hash: Hash,
+    ) -> Result<Option<Arc<Agent>>, Error> {
+        if let Some(known) = self.with(|known| known.get(&hash).cloned()) {
+            return Ok(Some(known));
+        }
+        let Some(bytes) = shelves.definition(hash).await? else {
+            return Ok(None);
+        };
+        let Ok(agent) = Agent::read(&bytes) else {
+            return Ok(None);
+        };
+        let agent = Arc::new(agent);
+        self.with(|known| {
+            if known.len() >= DEFINITIONS_MAX {
+                known.clear();
+            }
+            known.insert(hash, Arc::clone(&agent));
+        });
+        Ok(Some(agent))
+    }
+}

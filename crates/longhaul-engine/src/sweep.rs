@@ -1,0 +1,137 @@
+//! Tells timers that are due, mends rows that crossed each other, and forgets
+//! what is past its keep.
+//!
+//! Never: decides what a timer means. It is an outsider like any other.
+
+use longhaul_core::port::shelves::DueTimer;
+use longhaul_core::port::store::{Append, Appended, Author, PruneAsk, Watch};
+use longhaul_core::status::Status;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_run::Moment;
+use longhaul_run::outside::{View, Word, tell};
+
+use crate::error::Error;
+use crate::ports::Ports;
+
+/// So many timers are told at once.
+const PAGE: usize = 500;
+
+/// Changes are heard at most this often.
+const HEAR_EVERY: Millis = Millis(20);
+
+/// Without a change it is looked this often.
+const LOOK_EVERY: Millis = Millis::from_secs(1);
+
+const REPAIR_EVERY: Millis = Millis::from_secs(30);
+const PRUNE_EVERY: Millis = Millis::from_secs(60 * 60);
+
+/// So many runs are forgotten at once.
+const PRUNED_MAX: usize = 200;
+
+/// A blob that nobody names is kept for a day: a writer may be about to.
+const BLOB_KEEP: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// How long ended runs are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// None: for ever.
+    pub runs: Option<Millis>,
+}
+
+/// Sweeps until the store is gone.
+pub(crate) async fn sweep(ports: &Ports, retention: Retention) -> Result<(), Error> {
+    let mut watch = ports.store.watch();
+    let clock = &*ports.clock;
+    let mut repair_at = clock.now();
+    let mut prune_at = clock.now();
+    loop {
+        let more = tell_due(ports).await?;
+        let now = clock.now();
+        if repair_at <= now {
+            repair_at = now.plus(REPAIR_EVERY);
+            repair(ports).await?;
+        }
+        if prune_at <= now {
+            prune_at = now.plus(if prune(ports, retention).await? {
+                Millis::from_secs(1)
+            } else {
+                PRUNE_EVERY
+            });
+        }
+        if !more {
+            wait(ports, &mut *watch).await?;
+        }
+    }
+}
+
+/// Until a timer may be due.
+async fn wait(ports: &Ports, watch: &mut dyn Watch) -> Result<(), Error> {
+    let clock = &*ports.clock;
+    let begun = clock.now();
+    let next = ports.shelves.next_due().await?;
+    let latest = begun.plus(LOOK_EVERY);
+    let until: Timestamp = next.map_or(latest, |due| due.min(latest));
+    tokio::select! {
+        biased;
+        () = clock.sleep_until(until) => {}
+        changed = watch.changed() => {
+            changed?;
+            clock.sleep_until(begun.plus(HEAR_EVERY)).await;
+        }
+    }
+    Ok(())
+}
+
+/// Tells a page of timers; whether there may be more.
+pub async fn tell_due(ports: &Ports) -> Result<bool, Error> {
+    let due = ports.shelves.due(PAGE).await?;
+    let more = due.len() == PAGE;
+    for timer in due {
+        tell_one(ports, timer).await?;
+    }
+    Ok(more)
+}
+
+async fn tell_one(ports: &Ports, due: DueTimer) -> Result<(), Error> {
+    let run = due.run;
+    let now = ports.shelves.now().await?;
+    // A timer is spent whatever the run's state; whether it has ended stands in its row.
+    let view = View {
+        run,
+        status: Status::Running,
+    };
+    let Ok(batch) = tell(&view, Word::Timer(Box::new(due)), Moment::at(now)) else {
+        return Ok(());
+    };
+    let author = Author::Outsider;
+    let appended = ports.store.append(Append { run, author, batch }).await?;
+    if matches!(appended, Appended::At { .. }) {
+        ports.nudges.wrote(run);
+    }
+    Ok(())
+}
+
+async fn repair(ports: &Ports) -> Result<(), Error> {
+    let repairs = ports.shelves.repair().await?;
+    if !repairs.is_clean() {
+        tracing::error!(?repairs, "rows crossed each other and were mended");
+        ports.nudges.may_be_ready();
+    }
+    Ok(())
+}
+
+/// Forgets some of what is past its keep; whether there may be more.
+async fn prune(ports: &Ports, retention: Retention) -> Result<bool, Error> {
+    let Some(runs_older) = retention.runs else {
+        return Ok(false);
+    };
+    let pruned = ports
+        .store
+        .prune(PruneAsk {
+            runs_older,
+            blobs_older: BLOB_KEEP,
+            limit: PRUNED_MAX,
+        })
+        .await?;
+    Ok(pruned.runs >= PRUNED_MAX)
+}

@@ -1,0 +1,130 @@
+//! The tools of this process by name, each with its schema ready to judge.
+//!
+//! Never: calls one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use longhaul_core::id::ToolName;
+use longhaul_core::port::tool::{Tool, ToolCard};
+use serde_json::Value;
+
+/// So many faults of one input are named.
+const FAULTS_MAX: usize = 5;
+
+/// A tool that can't be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTool {
+    /// Its schema is none.
+    #[error("the input schema of the tool `{tool}` is broken: {why}")]
+    Schema {
+        /// Which tool.
+        tool: ToolName,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two tools of one name.
+    #[error("there are two tools named `{0}`")]
+    Twice(ToolName),
+}
+
+/// A tool and the judge of its input.
+#[derive(Debug, Clone)]
+pub struct Equipped {
+    /// The tool; none: the heart knows what it means, and it is never called.
+    pub(crate) tool: Option<Arc<dyn Tool>>,
+    pub(crate) card: Arc<ToolCard>,
+    validator: Arc<Validator>,
+}
+
+impl Equipped {
+    /// What it says of itself.
+    pub fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    /// Whether it is never called: the heart knows what it means.
+    pub const fn is_control(&self) -> bool {
+        self.tool.is_none()
+    }
+
+    /// What is wrong with this input, in words for the model.
+    pub fn fault(&self, input: &Value) -> Option<String> {
+        let faults: Vec<String> = self
+            .validator
+            .iter_errors(input)
+            .take(FAULTS_MAX)
+            .map(|fault| {
+                let at = fault.instance_path().to_string();
+                let at = if at.is_empty() {
+                    "the input"
+                } else {
+                    at.as_str()
+                };
+                format!("{at}: {fault}")
+            })
+            .collect();
+        if faults.is_empty() {
+            return None;
+        }
+        let name = &self.card.name;
+        Some(format!(
+            "the input of {name} does not fit its schema: {}",
+            faults.join("; ")
+        ))
+    }
+}
+
+/// The tools of this process.
+#[derive(Debug, Clone, Default)]
+pub struct Toolbox(BTreeMap<String, Equipped>);
+
+impl Toolbox {
+    /// A toolbox with these tools and those that the heart knows.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, BadTool> {
+        let mut toolbox = Self::default();
+        for card in crate::control::cards() {
+            toolbox.put(card, None)?;
+        }
+        for tool in tools {
+            let card = tool.card().clone();
+            toolbox.put(card, Some(tool))?;
+        }
+        Ok(toolbox)
+    }
+
+    /// One tool more.
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Result<Self, BadTool> {
+        let card = tool.card().clone();
+        self.put(card, Some(tool))?;
+        Ok(self)
+    }
+
+    fn put(&mut self, card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<(), BadTool> {
+        let validator = jsonschema::validator_for(&card.schema).map_err(|why| BadTool::Schema {
+            tool: card.name.clone(),
+            why: why.to_string(),
+        })?;
+        let name = card.name.clone();
+        let equipped = Equipped {
+            tool,
+            card: Arc::new(card),
+            validator: Arc::new(validator),
+        };
+        match self.0.insert(name.as_str().to_owned(), equipped) {
+            None => Ok(()),
+            Some(_) => Err(BadTool::Twice(name)),
+        }
+    }
+
+    /// The tool of this name.
+    pub fn find(&self, name: &str) -> Option<&Equipped> {
+        self.0.get(name)
+    }
+
+    /// Every tool, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Equipped> {
+        self.0.values()
+    }
+}

@@ -1,0 +1,150 @@
+//! The drives of a worker: each a task with its permit inside.
+//!
+//! Never: forgets one. A drive that met a fault lets go of its run.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::RunRow;
+use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::drive::charge::{Charge, Parting};
+use crate::drive::drive;
+use crate::error::Error;
+use crate::hooks::Hooks;
+use crate::ledger::set_aside;
+use crate::ports::Ports;
+
+/// A run that could not be set aside is tried again after so long.
+const ASIDE_PAUSE: Millis = Millis::from_secs(1);
+
+/// Permits to drive, taken before anything is claimed.
+pub(super) type Room = Vec<OwnedSemaphorePermit>;
+
+/// The drives under way.
+#[derive(Debug)]
+pub(super) struct Crew {
+    ports: Ports,
+    hooks: Arc<dyn Hooks>,
+    permits: Arc<Semaphore>,
+    drives: JoinSet<()>,
+}
+
+impl Crew {
+    pub(super) fn new(ports: &Ports, concurrency: usize, hooks: Arc<dyn Hooks>) -> Self {
+        let concurrency = concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            ports: ports.clone(),
+            hooks,
+            permits: Arc::new(Semaphore::new(concurrency)),
+            drives: JoinSet::new(),
+        }
+    }
+
+    /// As many permits as are free now, up to `most`.
+    pub(super) fn room(&mut self, most: usize) -> Room {
+        while self.drives.try_join_next().is_some() {}
+        let take = || Arc::clone(&self.permits).try_acquire_owned().ok();
+        std::iter::from_fn(take).take(most).collect()
+    }
+
+    /// Whether nobody is driven.
+    pub(super) fn is_empty(&self) -> bool {
+        self.drives.is_empty()
+    }
+
+    /// Drives a run, the permit inside.
+    pub(super) fn drive(&mut self, charge: Charge, permit: OwnedSemaphorePermit) {
+        let (ports, hooks) = (self.ports.clone(), Arc::clone(&self.hooks));
+        self.drives.spawn(async move {
+            see_through(&ports, &*hooks, charge).await;
+            drop(permit);
+            // A lane may have moved on, or the run was let go of.
+            ports.nudges.may_be_ready();
+        });
+    }
+
+    /// Returns when a drive has ended; never when none is under way.
+    pub(super) async fn freed(&mut self) {
+        if self.drives.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns when every drive has ended.
+    pub(super) async fn ended(&mut self) {
+        while self.drives.join_next().await.is_some() {}
+    }
+}
+
+/// Drives one run and sees that nothing of it is left here.
+async fn see_through(ports: &Ports, hooks: &dyn Hooks, charge: Charge) {
+    let run = charge.claimed.run;
+    told(hooks.on_start(run)).await;
+    let driven = AssertUnwindSafe(drive(ports, charge.clone()))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::Stuck {
+                run,
+                why: "its driver panicked".to_owned(),
+            })
+        });
+    match driven {
+        Ok(Parting::Rested) => tell_hooks(ports, hooks, run).await,
+        Ok(Parting::Gone) => {}
+        Err(error) => {
+            tracing::error!(%run, error = %chain(&error), "a drive met a fault; the run is set aside");
+            put_aside(ports, &charge).await;
+        }
+    }
+}
+
+/// Sets a run aside, however long the store takes to get over it.
+async fn put_aside(ports: &Ports, charge: &Charge) {
+    while let Err(error) = set_aside(ports, charge.worker, &charge.claimed).await {
+        if charge.lease.is_lost() || matches!(error, Error::Misfit(_)) {
+            return;
+        }
+        tracing::warn!(run = %charge.claimed.run, %error, "it could not be set aside yet");
+        let clock = &ports.clock;
+        clock.sleep_until(clock.now().plus(ASIDE_PAUSE)).await;
+    }
+}
+
+async fn tell_hooks(ports: &Ports, hooks: &dyn Hooks, run: RunId) {
+    let Ok(Some(row)) = ports.store.row(run).await else {
+        return;
+    };
+    let row: RunRow = row;
+    match row.status {
+        Status::Completed => told(hooks.on_complete(&row)).await,
+        Status::Failed | Status::Cancelled => told(hooks.on_error(&row)).await,
+        Status::Pending | Status::Running | Status::Waiting | Status::Blocked | Status::Paused => {
+            told(hooks.on_rest(&row)).await
+        }
+    }
+}
+
+/// A hook that panics is noted and forgotten.
+async fn told(hook: impl Future<Output = ()>) {
+    if AssertUnwindSafe(hook).catch_unwind().await.is_err() {
+        tracing::error!("a hook panicked");
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        said = format!("{said}: {next}");
+        cause = next.source();
+    }
+    said
+}

@@ -1,0 +1,117 @@
+//! Under which id a worker works, and until when it may believe in it.
+//!
+//! Never: an id twice. A worker that was counted as dead comes back as another.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_core::id::WorkerId;
+use longhaul_core::port::store::{Beat, Claimed, Standing};
+use longhaul_core::time::Millis;
+
+use crate::drive::charge::Charge;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::ports::Ports;
+use crate::stop::Stop;
+use crate::worker::options::WorkerOptions;
+
+/// One stretch of life under one id.
+#[derive(Debug, Clone)]
+pub(super) struct Term {
+    pub(super) worker: WorkerId,
+    pub(super) lease: Lease,
+}
+
+impl Term {
+    /// A run in this worker's hands.
+    pub(super) fn charge(&self, claimed: Claimed, stop: &Stop) -> Charge {
+        Charge {
+            claimed,
+            worker: self.worker,
+            lease: self.lease.clone(),
+            stop: stop.clone(),
+        }
+    }
+}
+
+/// The term that runs now. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    ports: Ports,
+    host: String,
+    build: String,
+    ttl: Millis,
+    now: Arc<Mutex<Term>>,
+}
+
+impl Terms {
+    /// The first term: the store knows of it.
+    pub(super) async fn begin(ports: &Ports, options: &WorkerOptions) -> Result<Self, Error> {
+        let terms = Self {
+            now: Arc::new(Mutex::new(fresh(ports, options.lease))),
+            ports: ports.clone(),
+            host: options.host.clone(),
+            build: options.build.clone(),
+            ttl: options.lease,
+        };
+        terms.beat(false).await?;
+        Ok(terms)
+    }
+
+    /// The term that runs now.
+    pub(super) fn current(&self) -> Term {
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Until the next sign of life is due.
+    pub(super) async fn rest(&self) {
+        let clock = &self.ports.clock;
+        clock
+            .sleep_until(clock.now().plus(Millis(self.ttl.0 / 3)))
+            .await;
+    }
+
+    /// Gives a sign of life. One that comes too late begins a new term.
+    pub(super) async fn beat(&self, draining: bool) -> Result<(), Error> {
+        let term = self.current();
+        let sent = self.ports.clock.nanos();
+        let renewed = self.ports.store.renew(self.sign(&term, draining)).await?;
+        if renewed.reaped > 0 {
+            tracing::warn!(
+                runs = renewed.reaped,
+                "runs of a dead worker are ready again"
+            );
+            self.ports.nudges.may_be_ready();
+        }
+        if renewed.standing != Standing::Dead {
+            term.lease.renewed(sent);
+            return Ok(());
+        }
+        tracing::error!(worker = %term.worker, "this worker was silent for too long");
+        term.lease.lose();
+        let next = fresh(&self.ports, self.ttl);
+        self.ports.store.renew(self.sign(&next, draining)).await?;
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+
+    fn sign(&self, term: &Term, draining: bool) -> Beat {
+        Beat {
+            worker: term.worker,
+            host: self.host.clone(),
+            build: self.build.clone(),
+            draining,
+            ttl: self.ttl,
+        }
+    }
+}
+
+fn fresh(ports: &Ports, ttl: Millis) -> Term {
+    Term {
+        worker: WorkerId::from_bits(ports.mint.bits()),
+        lease: Lease::new(ports.clock.clone(), ttl),
+    }
+}
