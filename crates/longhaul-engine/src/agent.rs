@@ -258,7 +258,7 @@ mod tests {
     fn a_definition_is_read_as_it_was_written() {
         let agent = agent();
         assert_eq!(Agent::read(&agent.definition().content).unwrap(), agent);
-        assert_eq!(agent.version(), agent.clone().version());
+        assert_eq!(agent.version(), agent.definition().hash());
         let other = Agent {
             prompt: "You tidy!".into(),
             ..agent.clone()

@@ -3,6 +3,7 @@
 //! Never: a wall. A rule on a shell command is a courtesy; the wall is the sandbox.
 
 use longhaul_core::event::turn::Appraisal;
+use longhaul_core::policy::Policy;
 use longhaul_core::policy::effect::InDoubt;
 use longhaul_core::policy::gate::{GateRule, OnTimeout, Pattern, Verdict};
 use wildmatch::WildMatch;
@@ -51,6 +52,20 @@ pub(crate) fn judge(control: &Control, call: &Appraisal) -> Judgement {
         None => Judgement::Allow,
         Some(first) => Judgement::Ask(Box::new(asking.fold(first, strictest))),
     }
+}
+
+/// Why the rules forbid such a call outright, if they do: what a person writes
+/// instead of a model's call is held to the same.
+pub fn denied(policy: &Policy, call: &Appraisal) -> Option<String> {
+    let subjects = call.subjects.iter().map(String::as_str);
+    let whole = call.subjects.is_empty().then_some("");
+    subjects.chain(whole).find_map(|subject| {
+        let rule = first_match(&policy.rules, call, subject)?;
+        match &rule.verdict {
+            Verdict::Deny(why) => Some(why.clone()),
+            Verdict::Allow | Verdict::Ask(_) => None,
+        }
+    })
 }
 
 /// Whether this rule asks about a call that can't be read. What was allowed for

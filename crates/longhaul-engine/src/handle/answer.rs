@@ -1,0 +1,114 @@
+//! Answers at gates.
+//!
+//! Never: lets an edit pass that the model itself could not have called.
+
+use longhaul_core::id::{GateId, Seq};
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
+use longhaul_core::port::store::{Append, Appended, Author, GatesAsk, Refused};
+use longhaul_core::raw::RawJson;
+use longhaul_run::outside::{View, Word, tell};
+use longhaul_run::{Moment, Refusal, denied};
+
+use crate::appraise::appraise_input;
+use crate::capsule::Capsule;
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::ledger::fold;
+
+/// What became of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The gate is closed by it, at this place of the journal.
+    Closed(Seq),
+    /// It counts, and others must agree.
+    Counted(Seq),
+}
+
+impl Longhaul {
+    /// Gates, newest first.
+    pub async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateRow>, Error> {
+        Ok(self.ports.store.gates(ask).await?)
+    }
+
+    /// One gate.
+    pub async fn gate(&self, gate: GateId) -> Result<GateRow, Error> {
+        let ask = GatesAsk {
+            gate: Some(gate),
+            limit: 1,
+            ..GatesAsk::default()
+        };
+        let found = self.ports.store.gates(ask).await?;
+        found.into_iter().next().ok_or(Error::NoGate(gate))
+    }
+
+    /// Answers a gate. The first valid answer wins.
+    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<Verdict, Error> {
+        let row = self.gate(gate).await?;
+        let run = row.run;
+        if let (GateKind::Approval, Decision::Edit(edited)) = (&row.spec.kind, &answer.decision) {
+            self.check_edit(&row, edited).await?;
+        }
+        let now = self.ports.shelves.now().await?;
+        let stands = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        let view = View {
+            run,
+            status: stands.status,
+        };
+        let word = Word::Answer {
+            gate: Box::new(row),
+            answer,
+        };
+        let batch = tell(&view, word, Moment::at(now))?;
+        let counts = batch
+            .events
+            .iter()
+            .any(|event| event.kind() == "gate.voted");
+        let author = Author::Outsider;
+        let appended = self
+            .ports
+            .store
+            .append(Append { run, author, batch })
+            .await?;
+        match appended {
+            Appended::At { seq, .. } => {
+                self.ports.nudges.wrote(run);
+                Ok(if counts {
+                    Verdict::Counted(seq)
+                } else {
+                    Verdict::Closed(seq)
+                })
+            }
+            Appended::Refused(Refused::GateClosed(status, by)) => Err(match status {
+                GateStatus::Expired => Refusal::GateExpired(gate),
+                GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
+                    let by = by.map(|given| (given.answer.by, given.at));
+                    Refusal::GateClosed { gate, status, by }
+                }
+            }
+            .into()),
+            Appended::Refused(Refused::NoGate) => Err(Error::NoGate(gate)),
+            Appended::RunEnded => Err(self.ended(run).await),
+            Appended::NoRun => Err(Error::NoRun(run)),
+            Appended::MovedOn | Appended::Fenced | Appended::Refused(_) => Err(Error::Crowded(run)),
+        }
+    }
+
+    /// Holds an edit to the tool's schema and to the rules that deny.
+    async fn check_edit(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+        let (run, _) = fold(&self.ports, gate.run).await?;
+        let bad = |why: String| Error::from(Refusal::BadTask(why));
+        let capsule = Capsule::open(&self.ports, &run).await?.map_err(bad)?;
+        let name = gate.spec.tool.clone().unwrap_or_default();
+        let Some(equipped) = capsule.tool(&name) else {
+            return Err(bad(format!("an edit of `{name}` can't be checked here")));
+        };
+        let appraisal = appraise_input(&capsule, equipped, edited);
+        if let Some(problem) = &appraisal.problem {
+            return Err(bad(problem.clone()));
+        }
+        match denied(&run.task().policy, &appraisal) {
+            None => Ok(()),
+            Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
+        }
+    }
+}

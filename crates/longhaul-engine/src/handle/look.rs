@@ -1,0 +1,129 @@
+//! Looks at runs: one whole, many by their rows, one with its reason.
+//!
+//! Never: changes anything.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow};
+use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
+use longhaul_run::Run;
+use longhaul_run::say::{Said, say};
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::ledger::fold;
+use crate::view::RunView;
+
+/// So many open gates are looked at for a list.
+const GATES_MAX: usize = 1_000;
+
+/// A run as a list shows it.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its row.
+    pub row: RunRow,
+    /// What is going on, in a few words.
+    pub now: String,
+}
+
+impl Longhaul {
+    /// One run, whole.
+    pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
+        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        let (folded, now) = fold(&self.ports, run).await?;
+        Ok(RunView::of(&row, &folded, now))
+    }
+
+    /// One run, folded.
+    pub async fn fold(&self, run: RunId) -> Result<Run, Error> {
+        Ok(fold(&self.ports, run).await?.0)
+    }
+
+    /// Why a run stands as it does, and what helps.
+    pub async fn why(&self, run: RunId) -> Result<Said, Error> {
+        let (folded, _) = fold(&self.ports, run).await?;
+        let mut said = say(&folded);
+        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        // What the journal can't know stands in its row: a lane, a batch, a start.
+        if let (Status::Pending | Status::Waiting, Some(words)) = (row.status, queued(&row)) {
+            said.sentence = words;
+        }
+        Ok(said)
+    }
+
+    /// A part of a run's journal.
+    pub async fn events(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Entry>, Error> {
+        let page = self.ports.store.read(ReadAsk { run, after, limit }).await?;
+        if page.last == Seq::START {
+            return Err(Error::NoRun(run));
+        }
+        Ok(page.entries)
+    }
+
+    /// Runs, newest first.
+    pub async fn list(&self, ask: RowsAsk) -> Result<Vec<Listed>, Error> {
+        let rows = self.ports.store.rows(ask).await?;
+        let waits = rows
+            .iter()
+            .any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
+        let mut asks: BTreeMap<RunId, GateRow> = BTreeMap::new();
+        if waits {
+            let ask = GatesAsk {
+                status: Some(GateStatus::Open),
+                limit: GATES_MAX,
+                ..GatesAsk::default()
+            };
+            let open = self.ports.store.gates(ask).await?;
+            // Newest first, so that the oldest of a run is what it waits for.
+            asks.extend(open.into_iter().map(|gate| (gate.run, gate)));
+        }
+        let listed = rows.into_iter().map(|row| Listed {
+            now: now(&row, asks.get(&row.id)),
+            row,
+        });
+        Ok(listed.collect())
+    }
+
+    /// The store's time.
+    pub async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.ports.shelves.now().await?)
+    }
+}
+
+/// What a run waits for that only its row knows.
+fn queued(row: &RunRow) -> Option<String> {
+    let lane = row.lane.as_ref().map(ToString::to_string);
+    match row.reason.as_deref()? {
+        "lane" => Some(format!(
+            "It waits for the run before it in the lane `{}`.",
+            lane.unwrap_or_default()
+        )),
+        "start_at" => Some("It waits for its start time.".to_owned()),
+        "batch" => Some("It waits for the run before it in its batch.".to_owned()),
+        _ => None,
+    }
+}
+
+/// A few words for a list.
+fn now(row: &RunRow, gate: Option<&GateRow>) -> String {
+    match (row.status, gate) {
+        (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
+        (Status::Pending | Status::Waiting, None) => {
+            queued(row).unwrap_or_else(|| match row.reason.as_deref() {
+                Some("worker") | None => "waits for a worker".to_owned(),
+                Some(reason) => format!("waits: {}", reason.replace('_', " ")),
+            })
+        }
+        (Status::Pending, Some(_)) => "waits for a worker".to_owned(),
+        (Status::Running, _) => format!("turn {}", row.turns + 1),
+        (Status::Blocked, None) => "a part is missing".to_owned(),
+        (Status::Paused, _) => "a person has paused it".to_owned(),
+        (Status::Completed, _) => "done".to_owned(),
+        (Status::Failed, _) => row.code.clone().unwrap_or_else(|| "failed".to_owned()),
+        (Status::Cancelled, _) => "cancelled".to_owned(),
+    }
+}

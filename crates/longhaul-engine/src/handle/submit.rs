@@ -1,0 +1,149 @@
+//! Tasks become runs, all of them or none, once however often they are sent.
+//!
+//! Never: acknowledges what is not on disk.
+
+use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::id::{InboxName, LaneKey, RunId};
+use longhaul_core::port::store::{Idempotency, OpenAsk, Opened};
+use longhaul_core::raw::{Hash, canonical};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
+use longhaul_run::Refusal;
+use longhaul_run::submit::submit;
+
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::task::Task;
+use crate::template;
+
+/// Where a task queues that names no inbox.
+const INBOX: &str = "default";
+
+/// How long an idempotency key is remembered.
+const KEY_KEEP: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// So many tasks are submitted at once.
+const TASKS_MAX: usize = 1_000;
+
+/// What a submit gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Submitted {
+    /// These runs are new.
+    New(Vec<RunId>),
+    /// The same request made these before.
+    Before(Vec<RunId>),
+}
+
+impl Submitted {
+    /// The runs, new or not.
+    pub fn runs(&self) -> &[RunId] {
+        match self {
+            Self::New(runs) | Self::Before(runs) => runs,
+        }
+    }
+}
+
+impl Longhaul {
+    /// Submits a task.
+    pub async fn submit(&self, task: Task) -> Result<RunId, Error> {
+        let submitted = self.submit_all(vec![task]).await?;
+        let first = submitted.runs().first().copied();
+        first.ok_or_else(|| Refusal::Empty("a submit").into())
+    }
+
+    /// Submits tasks: all of them or none. The key of the first stands for all.
+    pub async fn submit_all(&self, tasks: Vec<Task>) -> Result<Submitted, Error> {
+        if tasks.is_empty() || tasks.len() > TASKS_MAX {
+            let why = format!("1 to {TASKS_MAX} tasks are submitted at once");
+            return Err(Refusal::BadTask(why).into());
+        }
+        let idempotency = once(&tasks);
+        let mut runs = Vec::new();
+        let mut blobs: Vec<Blob> = Vec::new();
+        for task in tasks {
+            let (run, definition) = self.prepare(task)?;
+            if !blobs.iter().any(|known| known.at == definition.at) {
+                blobs.push(definition);
+            }
+            runs.push(run);
+        }
+        let ask = OpenAsk {
+            runs,
+            blobs,
+            idempotency,
+        };
+        let submitted = match self.ports.store.open(ask).await? {
+            Opened::New(runs) => Submitted::New(runs),
+            Opened::Before(runs) => Submitted::Before(runs),
+            Opened::KeyReused => return Err(Error::KeyReused),
+            Opened::LaneFull(lane) => return Err(Error::LaneFull(lane)),
+        };
+        self.ports.nudges.may_be_ready();
+        Ok(submitted)
+    }
+
+    /// The run that a task would become, and its agent's definition.
+    fn prepare(&self, task: Task) -> Result<(NewRun, Blob), Error> {
+        let agent = self.agent(&task.agent).map_err(|like| Error::NoAgent {
+            name: task.agent.clone(),
+            like,
+        })?;
+        let definition = agent.definition();
+        let id = RunId::from_bits(self.ports.mint.bits());
+        let bad = |bad: longhaul_core::id::BadId| Refusal::BadTask(bad.to_string());
+        let inbox = match task.inbox.clone() {
+            Some(inbox) => inbox,
+            None => InboxName::new(INBOX).map_err(bad)?,
+        };
+        let lane = lane(&agent, &task)?;
+        let spec = TaskSpec {
+            definition: definition.hash(),
+            policy: agent.policy(&self.defaults, task.budget),
+            context: task.context,
+            history: task.history,
+            model: task.model,
+            kind: task.kind,
+            priority: task.priority,
+            lane,
+            thread: task.thread,
+            resource: task.resource,
+            start: task.start,
+            submitter: task.submitter,
+            actor: task.actor,
+            links: task.links,
+            tags: task.tags,
+            metadata: task.metadata,
+            ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
+        };
+        Ok((submit(id, spec)?, definition))
+    }
+}
+
+/// The lane that the caller names, or the agent's file.
+fn lane(agent: &Agent, task: &Task) -> Result<Option<LaneKey>, Error> {
+    let (None, Some(written)) = (&task.lane, &agent.lane) else {
+        return Ok(task.lane.clone());
+    };
+    let wrong = |why: String| Error::Template {
+        agent: agent.name.to_string(),
+        what: "the lane",
+        why,
+    };
+    let values = template::values(&task.input, &task.context);
+    let filled = template::fill(written, &values).map_err(wrong)?;
+    let lane = LaneKey::new(filled).map_err(|bad| wrong(bad.to_string()))?;
+    Ok(Some(lane))
+}
+
+/// The key under which these tasks count once.
+fn once(tasks: &[Task]) -> Option<Idempotency> {
+    let first = tasks.first()?;
+    let body = serde_json::to_value(tasks).unwrap_or_default();
+    Some(Idempotency {
+        principal: first.submitter.clone().unwrap_or_default(),
+        key: first.idempotency_key.clone()?,
+        body: Hash::of(canonical(&body).as_bytes()),
+        keep: KEY_KEEP,
+    })
+}

@@ -1,0 +1,120 @@
+//! Says one word to a run, as an outsider.
+//!
+//! Never: names a place in the journal, or folds one.
+
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::{RunId, Seq, SteerId};
+use longhaul_core::policy::budget::Raise;
+use longhaul_core::port::store::{Append, Appended, Author, Refused};
+use longhaul_core::status::Status;
+use longhaul_run::outside::{View, Word, tell};
+use longhaul_run::{Moment, Refusal};
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+
+impl Longhaul {
+    /// Writes a message to a run; its id is the receipt.
+    pub async fn steer(
+        &self,
+        run: RunId,
+        text: impl Into<String>,
+        delivery: Delivery,
+        by: &str,
+    ) -> Result<SteerId, Error> {
+        let steer = SteerId::from_bits(self.ports.mint.bits());
+        let word = Word::Steer {
+            steer,
+            text: text.into(),
+            delivery,
+            by: by.to_owned(),
+        };
+        self.say(run, word).await?;
+        Ok(steer)
+    }
+
+    /// Takes a message back that was not read yet.
+    pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
+        let by = by.to_owned();
+        self.say(run, Word::WithdrawSteer { steer, by }).await?;
+        Ok(())
+    }
+
+    /// Lets a run go on, maybe with more to spend.
+    pub async fn resume(&self, run: RunId, raise: Option<Raise>, by: &str) -> Result<(), Error> {
+        let by = by.to_owned();
+        self.say(run, Word::Resume { by, raise }).await?;
+        Ok(())
+    }
+
+    /// Says a word to a run; where it stands in the journal.
+    pub(crate) async fn say(&self, run: RunId, word: Word) -> Result<Seq, Error> {
+        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        let now = self.ports.shelves.now().await?;
+        let view = View {
+            run,
+            status: row.status,
+        };
+        let steer = match &word {
+            Word::ChangeSteer { steer, .. } | Word::WithdrawSteer { steer, .. } => Some(*steer),
+            Word::Answer { .. }
+            | Word::Steer { .. }
+            | Word::Cancel { .. }
+            | Word::Pause { .. }
+            | Word::Resume { .. }
+            | Word::RaiseBudget { .. }
+            | Word::RevokeRule { .. }
+            | Word::Timer(_)
+            | Word::ChildEnded { .. }
+            | Word::Surface(_) => None,
+        };
+        let batch = tell(&view, word, Moment::at(now))?;
+        let author = Author::Outsider;
+        let appended = self
+            .ports
+            .store
+            .append(Append { run, author, batch })
+            .await?;
+        match appended {
+            Appended::At { seq, .. } => {
+                self.ports.nudges.wrote(run);
+                Ok(seq)
+            }
+            Appended::NoRun => Err(Error::NoRun(run)),
+            Appended::RunEnded => Err(self.ended(run).await),
+            Appended::Refused(refused) => Err(no(run, steer, refused)),
+            // An outsider names neither place nor epoch; these are for drivers.
+            Appended::MovedOn | Appended::Fenced => Err(Error::Crowded(run)),
+        }
+    }
+
+    /// How a run has ended, as a refusal.
+    pub(crate) async fn ended(&self, run: RunId) -> Error {
+        match self.ports.store.row(run).await {
+            Ok(Some(row)) => Refusal::Ended(row.status).into(),
+            Ok(None) => Error::NoRun(run),
+            Err(_) => Refusal::Ended(Status::Completed).into(),
+        }
+    }
+}
+
+/// What a row's no means to whoever asked.
+fn no(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error {
+    match refused {
+        Refused::SteersFull => Refusal::SteersFull(longhaul_core::change::STEERS_MAX).into(),
+        Refused::SteerSettled => match steer {
+            Some(steer) => Refusal::SteerSettled(steer).into(),
+            None => Error::Crowded(run),
+        },
+        other @ (Refused::OverBudget(_)
+        | Refused::NoSeat
+        | Refused::LaneFull(_)
+        | Refused::GateClosed(..)
+        | Refused::NoGate
+        | Refused::TimerSpent
+        | Refused::NotOutside(_)) => Error::Stuck {
+            run,
+            why: format!("the store said {other:?}"),
+        },
+    }
+}

@@ -1,0 +1,237 @@
+//! `read_output`: pages through a result that was too long to be shown whole.
+//!
+//! Never: shows another run's results.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{BadId, CallId, RunId, Seq, ToolName};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::store::{ReadAsk, Store};
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::capsule::READ_OUTPUT;
+
+/// So much is shown at once.
+const SHOWN_BYTES: usize = 12 * 1024;
+
+/// So many matching lines are shown.
+const LINES_MAX: usize = 200;
+
+const PAGE: usize = 500;
+
+/// Pages through long results.
+#[derive(Debug)]
+pub struct ReadOutput {
+    card: ToolCard,
+    store: Arc<dyn Store>,
+    shelves: Arc<dyn Shelves>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    call: CallId,
+    #[serde(default)]
+    offset: usize,
+    #[serde(default)]
+    grep: Option<String>,
+}
+
+impl ReadOutput {
+    /// The tool over this store.
+    pub fn new(store: Arc<dyn Store>, shelves: Arc<dyn Shelves>) -> Result<Self, BadId> {
+        let properties = json!({
+            "call": {
+                "type": "string",
+                "pattern": "^t[0-9]{1,9}\\.[0-9]{1,5}$",
+                "description": "The call, as the cut result names it, such as `t3.1`",
+            },
+            "offset": { "type": "integer", "minimum": 0, "description": "From this byte on" },
+            "grep": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 200,
+                "description": "Only the lines that hold this text, with their numbers",
+            },
+        });
+        Ok(Self {
+            card: ToolCard {
+                name: ToolName::new(READ_OUTPUT)?,
+                description: "Reads on in the result of an earlier call that was shown only in \
+                    part, from a byte on, or the lines that hold a text."
+                    .to_owned(),
+                schema: json!({
+                    "type": "object",
+                    "properties": properties,
+                    "required": ["call"],
+                    "additionalProperties": false,
+                }),
+                verifies: false,
+                in_doubt: None,
+                timeout: None,
+            },
+            store,
+            shelves,
+        })
+    }
+
+    /// The result of a call as far as it is kept.
+    async fn find(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
+        let mut after = Seq::START;
+        loop {
+            let ask = ReadAsk {
+                run,
+                after,
+                limit: PAGE,
+            };
+            let page = self.store.read(ask).await.map_err(fault)?;
+            let Some(last) = page.entries.last() else {
+                return Err(ToolFailure(format!(
+                    "there is no result of a call {call} yet"
+                )));
+            };
+            after = last.seq;
+            let found = page
+                .entries
+                .into_iter()
+                .find_map(|entry| ended(entry.event, call));
+            if let Some(output) = found {
+                return Ok(output);
+            }
+        }
+    }
+
+    async fn text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
+        let output = self.find(run, call).await?;
+        let Some(full) = output.full else {
+            let texts = output.content.iter().filter_map(|part| match part {
+                Part::Text(text) => Some(&**text),
+                Part::Image(_) => None,
+            });
+            return Ok(texts.collect::<Vec<_>>().join("\n"));
+        };
+        let bytes = self.shelves.blob(full.hash).await.map_err(fault)?;
+        let bytes = bytes.ok_or_else(|| ToolFailure("the result is no longer kept".to_owned()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn fault(error: longhaul_core::port::store::StoreError) -> ToolFailure {
+    ToolFailure(format!("the result can't be read: {error}"))
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only the ends of calls hold results"
+)]
+fn ended(event: Event, wanted: CallId) -> Option<ToolOutput> {
+    match event {
+        Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
+            if ended.call == wanted =>
+        {
+            Some(ended.output)
+        }
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Tool for ReadOutput {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = serde_json::from_value(input)
+            .map_err(|why| ToolFailure(format!("the input can't be read: {why}")))?;
+        let text = self.text(around.run, input.call).await?;
+        let shown = match &input.grep {
+            None => page(&text, input.offset),
+            Some(wanted) => lines(&text, wanted),
+        };
+        Ok(ToolOutput::text(shown))
+    }
+}
+
+/// A piece of the text, whole letters only, and where it goes on.
+fn page(text: &str, offset: usize) -> String {
+    if offset >= text.len() {
+        return format!(
+            "[longhaul] There are {} bytes; nothing follows.",
+            text.len()
+        );
+    }
+    let border = |at: usize| {
+        (at..=text.len())
+            .find(|place| text.is_char_boundary(*place))
+            .unwrap_or(text.len())
+    };
+    let from = border(offset);
+    let to = border(from.saturating_add(SHOWN_BYTES).min(text.len()));
+    let piece = &text[from..to];
+    if to == text.len() {
+        return format!("{piece}\n\n[longhaul] This is the end, byte {to}.");
+    }
+    format!(
+        "{piece}\n\n[longhaul] Bytes {from} to {to} of {}. Read on with offset {to}.",
+        text.len()
+    )
+}
+
+/// The lines that hold a text, with their numbers.
+fn lines(text: &str, wanted: &str) -> String {
+    let mut shown = String::new();
+    let mut found = 0;
+    for (number, line) in text.lines().enumerate() {
+        if !line.contains(wanted) {
+            continue;
+        }
+        found += 1;
+        if found <= LINES_MAX && shown.len() < SHOWN_BYTES {
+            let line: String = line.chars().take(500).collect();
+            shown.push_str(&format!("{}: {line}\n", number + 1));
+        }
+    }
+    format!("{shown}\n[longhaul] {found} lines hold `{wanted}`.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_join_to_the_whole() {
+        let text = "äbc\n".repeat(6_000);
+        let mut read = String::new();
+        let mut offset = 0;
+        loop {
+            let shown = page(&text, offset);
+            let (piece, note) = shown.rsplit_once("\n\n[longhaul] ").expect("a note");
+            read.push_str(piece);
+            match note.rsplit_once("offset ") {
+                Some((_, next)) => offset = next.trim_end_matches('.').parse().expect("a number"),
+                None => break,
+            }
+        }
+        assert_eq!(read, text);
+    }
+
+    #[test]
+    fn lines_are_found_with_their_numbers() {
+        assert_eq!(
+            lines("a\nbe\nce", "e"),
+            "2: be\n3: ce\n\n[longhaul] 2 lines hold `e`."
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! A run as answers show it: one shape everywhere.
+//!
+//! Never: a second truth. Everything here follows from the journal and its row.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::id::{GateId, RunId};
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::port::store::RunRow;
+use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::status::{Fault, Outcome, Output, Status};
+use longhaul_core::time::Timestamp;
+use longhaul_core::usage::{Micros, Usage};
+use longhaul_run::Run;
+use longhaul_run::say::say;
+use serde::Serialize;
+
+/// A run, whole.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunView {
+    /// Which.
+    pub id: RunId,
+    /// Who does it.
+    pub agent: String,
+    /// The agent's version.
+    pub agent_version: Hash,
+    /// How it stands.
+    pub status: Status,
+    /// Why it rests.
+    pub reason: Option<String>,
+    /// What is going on, in a sentence.
+    pub now: String,
+    /// What was asked.
+    pub input: RawJson,
+    /// What the runtime injects.
+    pub context: BTreeMap<String, RawJson>,
+    /// Completed turns.
+    pub turns: u32,
+    /// The tools called, in order and with repeats.
+    pub tools_called: Vec<String>,
+    /// The result, if there is one.
+    pub output: Option<OutputView>,
+    /// Why it failed, if it did.
+    pub error: Option<Fault>,
+    /// Tokens.
+    pub usage: UsageView,
+    /// Money; none: not known.
+    pub cost_usd: Option<f64>,
+    /// The caps in force.
+    pub budget: BudgetView,
+    /// Time between claim and park.
+    pub active_ms: u64,
+    /// The other time since it was first claimed.
+    pub waiting_ms: u64,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// The fence.
+    pub epoch: u64,
+    /// The model that is asked.
+    pub model: Option<String>,
+    /// The conversation it belongs to.
+    pub thread: Option<String>,
+    /// Whom the conversation is about.
+    pub resource: Option<String>,
+    /// Its lane.
+    pub lane: Option<String>,
+    /// Where it queues.
+    pub inbox: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Its priority.
+    pub priority: i32,
+    /// On whose behalf.
+    pub actor: Option<RawJson>,
+    /// Handles of things elsewhere.
+    pub links: Option<RawJson>,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// The run that asked for it.
+    pub parent: Option<RunId>,
+    /// The run at the top.
+    pub root: RunId,
+    /// Its place in a chain.
+    pub chain: Option<RawJson>,
+    /// Its sandbox.
+    pub sandbox: Option<RawJson>,
+    /// The gates that are open.
+    pub gates: Vec<GateId>,
+    /// Anything else the caller gave.
+    pub metadata: Option<RawJson>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When it was first claimed.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// The result of a completed run.
+#[derive(Debug, Clone, Serialize)]
+pub struct OutputView {
+    /// The final words.
+    pub text: String,
+    /// The structured answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<RawJson>,
+    /// How sure the agent says it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<u8>,
+    /// Things it made.
+    pub artifacts: Vec<RawJson>,
+    /// The tools called.
+    pub tools_called: Vec<String>,
+    /// Tokens.
+    pub usage: UsageView,
+}
+
+/// Tokens as answers show them.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct UsageView {
+    /// Read at the full price.
+    pub input_tokens: u64,
+    /// Written.
+    pub output_tokens: u64,
+    /// Read from a cache.
+    pub cached_tokens: u64,
+}
+
+impl From<Usage> for UsageView {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_tokens: usage.cached_tokens,
+        }
+    }
+}
+
+/// Caps as answers show them; none: no cap.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct BudgetView {
+    /// Money.
+    pub usd: Option<f64>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Turns.
+    pub turns: Option<u32>,
+    /// Active time.
+    pub active_ms: Option<u64>,
+}
+
+impl From<&Budget> for BudgetView {
+    fn from(budget: &Budget) -> Self {
+        Self {
+            usd: budget.micros.map(usd),
+            tokens: budget.tokens,
+            turns: budget.turns,
+            active_ms: budget.active.map(|span| span.0),
+        }
+    }
+}
+
+/// Money in dollars.
+pub fn usd(micros: Micros) -> f64 {
+    micros.0 as f64 / 1_000_000.0
+}
+
+impl RunView {
+    /// The run behind a row and its fold, at this time.
+    pub fn of(row: &RunRow, run: &Run, now: Timestamp) -> Self {
+        let task = run.task();
+        let control = run.control();
+        let until = row.finished_at.unwrap_or(now);
+        let lived = row.started_at.map_or(0, |started| until.since(started).0);
+        let model = Some(run.transcript().model()).filter(|name| !name.is_empty());
+        Self {
+            id: row.id,
+            agent: task.agent.to_string(),
+            agent_version: task.definition,
+            status: row.status,
+            reason: row.reason.clone(),
+            now: say(run).sentence,
+            input: task.input.clone(),
+            context: task.context.clone(),
+            turns: row.turns,
+            tools_called: run.tools_called().to_vec(),
+            output: output(run, row.usage),
+            error: error(run),
+            usage: row.usage.into(),
+            cost_usd: row.cost.map(usd),
+            budget: control.caps().into(),
+            active_ms: row.active.0,
+            waiting_ms: lived.saturating_sub(row.active.0),
+            attempt: control.attempt(),
+            epoch: row.epoch.0,
+            model: model.map(str::to_owned).or_else(|| task.model.clone()),
+            thread: task.thread.as_ref().map(ToString::to_string),
+            resource: task.resource.as_ref().map(ToString::to_string),
+            lane: row.lane.as_ref().map(ToString::to_string),
+            inbox: row.inbox.to_string(),
+            kind: row.kind.clone(),
+            priority: row.priority,
+            actor: task.actor.clone(),
+            links: task.links.clone(),
+            tags: task.tags.clone(),
+            parent: row.parent,
+            root: row.root,
+            chain: task.chain.as_ref().map(RawJson::of),
+            sandbox: None,
+            gates: control.gates().iter().map(|gate| gate.id).collect(),
+            metadata: task.metadata.clone(),
+            created_at: row.created_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
+fn output(run: &Run, usage: Usage) -> Option<OutputView> {
+    let Some(Outcome::Completed(Output {
+        text,
+        data,
+        confidence,
+        artifacts,
+    })) = run.outcome().cloned()
+    else {
+        return None;
+    };
+    Some(OutputView {
+        text,
+        data,
+        confidence,
+        artifacts,
+        tools_called: run.tools_called().to_vec(),
+        usage: usage.into(),
+    })
+}
+
+fn error(run: &Run) -> Option<Fault> {
+    match run.outcome()? {
+        Outcome::Failed(fault) => Some(fault.clone()),
+        Outcome::Cancelled(why) => Some(Fault::new("cancelled", format!("it was {why}"), "")),
+        Outcome::Completed(_) => None,
+    }
+}
