@@ -3,6 +3,8 @@
 //! Never: what a command does.
 
 mod bench;
+mod config;
+mod here;
 mod say;
 mod version;
 
@@ -24,6 +26,9 @@ enum Command {
     /// Measures this machine and this build, and prints the ratio between them
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// What is set, by whom, and where it is read
+    #[command(subcommand)]
+    Config(config::Config),
     /// Says which build this is
     Version(version::Version),
 }
@@ -36,6 +41,7 @@ impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.command {
             Command::Bench(bench) => bench.run(),
+            Command::Config(config) => config.run(),
             Command::Version(version) => version.run(),
         };
         match done {

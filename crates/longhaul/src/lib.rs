@@ -2,3 +2,8 @@
 //!
 //! Never: holds a business rule. It names the concrete parts, puts them
 //! together, and passes words on.
+
+pub mod config;
+mod like;
+pub mod span;
+pub mod written;

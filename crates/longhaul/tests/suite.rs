@@ -3,5 +3,6 @@
 #[cfg(test)]
 mod suite {
     mod bench;
+    mod config;
     mod front;
 }

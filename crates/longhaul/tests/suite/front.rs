@@ -1,10 +1,29 @@
 //! The binary as a stranger meets it: help, version, mistakes.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 pub(crate) fn longhaul(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(args)
+        .output()
+        .expect("the binary runs")
+}
+
+/// The binary in a folder of its own, with no settings but those given.
+pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LONGHAUL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(args)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env_remove("XDG_CONFIG_HOME")
+        .envs(env.iter().copied())
         .output()
         .expect("the binary runs")
 }

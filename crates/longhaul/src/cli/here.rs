@@ -1,0 +1,37 @@
+//! Where this command was started: the one place that reads the process's surroundings.
+//!
+//! Never: interprets them; the library does that.
+
+use anyhow::Context as _;
+use longhaul::config::load;
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::Surroundings;
+
+use crate::cli::say;
+
+/// The real folder, environment and home.
+pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
+    let cwd =
+        std::env::current_dir().context("the current folder can't be found, go to another")?;
+    // What is not UTF-8 can't be a setting of ours.
+    let env = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Surroundings {
+        cwd,
+        env: env.collect(),
+        home: std::env::home_dir().filter(|home| home.is_absolute()),
+    })
+}
+
+/// The configuration that holds here.
+pub(crate) fn config(here: &Surroundings) -> anyhow::Result<Config> {
+    let config = load::load(here, &[]).map_err(|error| {
+        let faults = error.faults.len();
+        let many = if faults == 1 { "a fault" } else { "faults" };
+        anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
+    })?;
+    for note in &config.notes {
+        say::talk(&format!("note: {note}"));
+    }
+    Ok(config)
+}

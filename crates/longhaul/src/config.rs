@@ -1,0 +1,15 @@
+//! The configuration: `longhaul.toml`, the environment and flags, made one.
+//!
+//! `key` is the one table of what can be set; checking, `config show` and the
+//! documents come from it. `load` reads all layers and gives a `Config`.
+//!
+//! Never: reads the environment of the process. It is handed in.
+
+pub mod fault;
+pub mod key;
+pub mod kind;
+mod layer;
+pub mod load;
+pub mod settings;
+pub mod surroundings;
+pub mod value;

@@ -1,0 +1,285 @@
+//! The one table of everything that can be set.
+//!
+//! Never: two places for one key. Checks, defaults, names in the environment
+//! and documents are made from here.
+
+use crate::config::kind::Kind;
+
+/// One thing that can be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its path; `*` stands for any name, `[]` for any place in a list of tables.
+    pub path: &'static str,
+    /// What may stand there.
+    pub kind: Kind,
+    /// What holds when nobody says anything, in TOML; none: it is not set.
+    pub default: Option<&'static str>,
+    /// What it is for, in a sentence.
+    pub about: &'static str,
+}
+
+/// Names in the environment that are not made from the path.
+const OWN_NAMES: &[(&str, &str)] = &[
+    ("store.url", "LONGHAUL_STORE"),
+    ("server.listen", "LONGHAUL_LISTEN"),
+];
+
+const APIS: &[&str] = &["anthropic", "responses", "chat"];
+
+const fn key(path: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key {
+        path,
+        kind,
+        default: None,
+        about,
+    }
+}
+
+impl Key {
+    const fn or(self, default: &'static str) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+}
+
+/// All of them, in the order in which they are shown.
+pub const KEYS: &[Key] = &[
+    key("data", Kind::Text, "the folder for what the runtime keeps").or("\".longhaul\""),
+    // Without a word the store lies in the data folder, wherever that is.
+    key("store.url", Kind::Store, "where runs are kept"),
+    key("server.listen", Kind::Address, "where the server listens").or("\"127.0.0.1:4180\""),
+    key(
+        "server.hosts",
+        Kind::Texts,
+        "further names allowed in the Host header",
+    )
+    .or("[]"),
+    key("worker.concurrency", Kind::Count, "runs in flight").or("256"),
+    key(
+        "worker.lease",
+        Kind::SpanFrom(1_000),
+        "how long a claim holds without renewal",
+    )
+    .or("\"15s\""),
+    key(
+        "worker.poll",
+        Kind::SpanFrom(10),
+        "how often an idle worker looks for work",
+    )
+    .or("\"1s\""),
+    key(
+        "worker.inboxes",
+        Kind::Texts,
+        "the inboxes that this worker serves",
+    )
+    .or("[\"default\"]"),
+    key(
+        "inboxes.*.agent",
+        Kind::Text,
+        "who serves tasks that name no agent",
+    ),
+    key(
+        "hooks.*.inbox",
+        Kind::Text,
+        "where what comes in by this hook is put",
+    ),
+    key(
+        "hooks.*.secret_env",
+        Kind::EnvName,
+        "the variable with the secret of its signatures",
+    ),
+    key(
+        "hooks.*.unsigned",
+        Kind::Flag,
+        "whether it takes what nobody signed",
+    ),
+    key("sandbox.provider", Kind::Text, "who runs sandboxes").or("\"local\""),
+    key(
+        "sandbox.max_running",
+        Kind::Count,
+        "sandboxes that run at once",
+    )
+    .or("10"),
+    key(
+        "sandbox.idle_stop",
+        Kind::Span,
+        "an idle sandbox stops after this",
+    )
+    .or("\"2m\""),
+    key(
+        "sandbox.auto_stop",
+        Kind::Span,
+        "any sandbox stops after this",
+    )
+    .or("\"60m\""),
+    key(
+        "sandbox.keep",
+        Kind::Span,
+        "a stopped sandbox is kept this long",
+    )
+    .or("\"24h\""),
+    key(
+        "retry.max_retries",
+        Kind::Whole,
+        "further attempts of a run",
+    )
+    .or("1"),
+    key(
+        "retry.initial_delay",
+        Kind::Span,
+        "the wait before the first of them",
+    )
+    .or("\"1s\""),
+    key("retry.max_delay", Kind::Span, "the longest wait").or("\"5s\""),
+    key(
+        "retry.multiplier",
+        Kind::Factor,
+        "the wait grows by this factor",
+    )
+    .or("2.0"),
+    key(
+        "retry.soft_timeout",
+        Kind::Span,
+        "an attempt is overdue after this much active time",
+    ),
+    key(
+        "retry.hard_timeout",
+        Kind::Span,
+        "an attempt ends after this much active time",
+    ),
+    key(
+        "budget.usd",
+        Kind::Money,
+        "dollars for a whole tree of runs",
+    )
+    .or("5.0"),
+    key("budget.active_time", Kind::Span, "active time of a run").or("\"4h\""),
+    key("budget.turns", Kind::Count, "turns of a run").or("200"),
+    key(
+        "budget.tokens",
+        Kind::Count,
+        "tokens for a whole tree of runs",
+    ),
+    key(
+        "budget.warn_at",
+        Kind::Share,
+        "from this share on the agent is told to wrap up",
+    )
+    .or("0.9"),
+    key("retention.runs", Kind::Span, "how long ended runs are kept").or("\"90d\""),
+    key(
+        "providers.*.api",
+        Kind::Choice(APIS),
+        "which wire format it speaks",
+    ),
+    key(
+        "providers.*.base_url",
+        Kind::Url,
+        "its address, as its own SDK takes it",
+    ),
+    key(
+        "providers.*.key_env",
+        Kind::EnvNames,
+        "the variables that may hold its key",
+    ),
+    key(
+        "models.*",
+        Kind::Text,
+        "a short name for a model; `default` is used where none is named",
+    ),
+    key(
+        "secrets.names",
+        Kind::EnvNames,
+        "variables that a sandbox may get; redacted everywhere",
+    )
+    .or("[]"),
+    key("webhooks.[].url", Kind::Url, "where events are sent"),
+    key("webhooks.[].events", Kind::Texts, "which events"),
+    key(
+        "webhooks.[].secret_env",
+        Kind::EnvName,
+        "the variable with the secret to sign with",
+    ),
+    key(
+        "webhooks.[].allow_private",
+        Kind::Flag,
+        "private and loopback addresses are allowed",
+    ),
+    key("tools.*.*", Kind::Any, "a setting of this tool"),
+];
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy)]
+pub enum Found {
+    /// A key: its value is read.
+    Key(&'static Key),
+    /// Keys stand below it.
+    Table,
+    /// Tables stand below it, in a list.
+    Tables,
+    /// Nothing of ours.
+    Unknown,
+}
+
+/// Looks a path up.
+pub fn find(path: &[&str]) -> Found {
+    let mut below = None;
+    for key in KEYS {
+        let pattern: Vec<&str> = key.path.split('.').collect();
+        let alike = pattern.iter().zip(path);
+        let fits = alike.clone().all(|(want, have)| fits(want, have));
+        if !fits || pattern.len() < path.len() {
+            continue;
+        }
+        if pattern.len() == path.len() {
+            return Found::Key(key);
+        }
+        below = Some(pattern[path.len()] == "[]");
+    }
+    match below {
+        None => Found::Unknown,
+        Some(false) => Found::Table,
+        Some(true) => Found::Tables,
+    }
+}
+
+fn fits(want: &str, have: &str) -> bool {
+    want == have || want == "*" || want == "[]" && have.parse::<usize>().is_ok()
+}
+
+/// The paths that could stand in the place of an unknown one: its known siblings.
+pub fn siblings(path: &[&str]) -> Vec<String> {
+    let Some((_, parents)) = path.split_last() else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = Vec::new();
+    for key in KEYS {
+        let pattern: Vec<&str> = key.path.split('.').collect();
+        let beside = pattern.len() > parents.len()
+            && pattern
+                .iter()
+                .zip(parents)
+                .all(|(want, have)| fits(want, have));
+        let name = pattern.get(parents.len()).copied().unwrap_or("*");
+        if beside && !matches!(name, "*" | "[]") {
+            let said = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
+            names.push(said.join("."));
+        }
+    }
+    names.dedup();
+    names
+}
+
+impl Key {
+    /// Its name in the environment; none where the path has free names.
+    pub fn env(&self) -> Option<String> {
+        if self.path.contains(['*', '[']) {
+            return None;
+        }
+        let own = OWN_NAMES.iter().find(|(path, _)| *path == self.path);
+        let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
+        Some(own.map_or_else(made, |(_, name)| (*name).to_owned()))
+    }
+}

@@ -1,0 +1,150 @@
+//! Reads one file into settings by path.
+//!
+//! Never: lets an unknown key pass.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::config::fault::{Fault, Spot};
+use crate::config::key::{self, Found};
+use crate::config::value::Value;
+use crate::like;
+use crate::written::{Content, Malformed, Node, Place, toml};
+
+/// The longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What one file says.
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    /// Values by path, with their lines.
+    pub(crate) values: BTreeMap<String, (Value, usize)>,
+    /// Lists of tables that it has; such a list is taken whole or not at all.
+    pub(crate) lists: Vec<String>,
+    /// What is wrong.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Reads the file at `path`, called `said` in messages. None: there is no file.
+pub(crate) fn read(path: &Path, said: &Path) -> Option<Layer> {
+    let fault = |place, message| Fault {
+        spot: Spot::File(said.to_path_buf(), place),
+        message,
+    };
+    let mut layer = Layer::default();
+    let text = match text(path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return None,
+        Err(message) => {
+            layer.faults.push(fault(None, message));
+            return Some(layer);
+        }
+    };
+    match toml::read(&text) {
+        Ok(node) => {
+            let mut walk = Walk {
+                layer: &mut layer,
+                said,
+            };
+            walk.node(&[], &node);
+        }
+        Err(Malformed { place, message }) => layer.faults.push(fault(Some(place), message)),
+    }
+    Some(layer)
+}
+
+fn text(path: &Path) -> Result<Option<String>, String> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("can't be read: {error}")),
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("can't be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    Ok(Some(text))
+}
+
+struct Walk<'a> {
+    layer: &'a mut Layer,
+    said: &'a Path,
+}
+
+impl Walk<'_> {
+    fn fault(&mut self, place: Place, message: String) {
+        self.layer.faults.push(Fault {
+            spot: Spot::File(self.said.to_path_buf(), Some(place)),
+            message,
+        });
+    }
+
+    fn node(&mut self, path: &[&str], node: &Node) {
+        let Content::Table(entries) = &node.content else {
+            let known = key::siblings(&[path, &["*"]].concat());
+            let mut message = format!("`{}` is a table, not {}", path.join("."), node.what());
+            if let Some(one) = known.first() {
+                message.push_str(&format!(": write `{one} = ...`"));
+            }
+            return self.fault(node.place, message);
+        };
+        for entry in entries {
+            let path = [path, &[entry.key.as_str()]].concat();
+            match key::find(&path) {
+                Found::Unknown => self.fault(entry.place, unknown(&path)),
+                Found::Table => self.node(&path, &entry.node),
+                Found::Tables => self.list(&path, &entry.node),
+                Found::Key(key) => match key.kind.read(&entry.node) {
+                    Ok(value) => {
+                        let setting = (value, entry.place.line);
+                        self.layer.values.insert(path.join("."), setting);
+                    }
+                    Err(message) => {
+                        self.fault(entry.node.place, format!("`{}`: {message}", path.join(".")));
+                    }
+                },
+            }
+        }
+    }
+
+    fn list(&mut self, path: &[&str], node: &Node) {
+        let said = path.join(".");
+        let Content::List(nodes) = &node.content else {
+            let message = format!("`{said}` is a list of tables: write `[[{said}]]`");
+            return self.fault(node.place, message);
+        };
+        for (index, node) in nodes.iter().enumerate() {
+            let index = index.to_string();
+            self.node(&[path, &[index.as_str()]].concat(), node);
+        }
+        self.layer.lists.push(said);
+    }
+}
+
+/// Names are compared without what stands before them: `worker.` is like
+/// itself, whatever comes after it.
+fn unknown(path: &[&str]) -> String {
+    let said = path.join(".");
+    let (name, before) = said
+        .rsplit_once('.')
+        .map_or((said.as_str(), ""), |cut| (cut.1, cut.0));
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let known = key::siblings(path);
+    let names: Vec<String> = known.iter().map(|path| last(path)).collect();
+    let whole = |name: &str| match before {
+        "" => name.to_owned(),
+        _ => format!("{before}.{name}"),
+    };
+    let near = like::nearest(name, names.iter().map(String::as_str));
+    let near = near.map(whole);
+    let elsewhere = || key::KEYS.iter().find(|key| last(key.path) == name);
+    match near.or_else(|| elsewhere().map(|key| key.path.to_owned())) {
+        Some(near) => format!("unknown key `{said}`, did you mean `{near}`?"),
+        None => format!("unknown key `{said}`, there are `{}`", known.join("`, `")),
+    }
+}

@@ -1,0 +1,234 @@
+//! The settings that hold, by path and as the types that the runtime wants.
+//!
+//! Never: a default of its own. What holds without a word is in the table of keys.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::retry::RetryPolicy;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Micros;
+use longhaul_engine::agent::Defaults;
+use serde_json::{Map, Value as Json};
+
+use crate::config::value::{Setting, Value};
+
+/// Everything that is set, each with its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The project's folder, or the current one where there is no project.
+    pub root: PathBuf,
+    /// Whether there is a project.
+    pub in_project: bool,
+    /// The project's file, if it has one.
+    pub project_file: Option<PathBuf>,
+    /// Where the user's own file is or would be.
+    pub user_file: Option<PathBuf>,
+    /// The settings by path, such as `worker.lease`.
+    pub settings: BTreeMap<String, Setting>,
+    /// What a person should know though it is no fault.
+    pub notes: Vec<String>,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// In this file.
+    Sqlite(PathBuf),
+    /// At this server.
+    Postgres(String),
+}
+
+/// How a worker works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// Runs in flight.
+    pub concurrency: usize,
+    /// How long a claim holds without renewal.
+    pub lease: Millis,
+    /// How often it looks for work when idle.
+    pub poll: Millis,
+    /// Which inboxes it serves.
+    pub inboxes: Vec<String>,
+}
+
+/// Models by short name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Models {
+    /// The one that is used where none is named.
+    pub default: Option<String>,
+    /// All short names, `default` among them.
+    pub names: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// The folder for what the runtime keeps.
+    pub fn data(&self) -> PathBuf {
+        self.root.join(self.text("data").unwrap_or_default())
+    }
+
+    /// Where runs are kept; a relative file is relative to the root.
+    pub fn store(&self) -> StoreUrl {
+        match self.text("store.url") {
+            None => StoreUrl::Sqlite(self.data().join("longhaul.db")),
+            Some(url) => match url.strip_prefix("sqlite:") {
+                Some(path) => StoreUrl::Sqlite(self.root.join(path.trim_start_matches("//"))),
+                None => StoreUrl::Postgres(url.to_owned()),
+            },
+        }
+    }
+
+    /// How a worker works.
+    pub fn worker(&self) -> Worker {
+        let concurrency = self.whole("worker.concurrency").unwrap_or_default();
+        Worker {
+            concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
+            lease: self.span("worker.lease").unwrap_or_default(),
+            poll: self.span("worker.poll").unwrap_or_default(),
+            inboxes: self.texts("worker.inboxes"),
+        }
+    }
+
+    /// What binds a run where neither agent nor task says otherwise.
+    pub fn defaults(&self) -> Defaults {
+        let small = |path| self.whole(path).map(small);
+        let span = |path| self.span(path).unwrap_or_default();
+        Defaults {
+            budget: Budget {
+                micros: self.real("budget.usd").map(micros),
+                tokens: self.whole("budget.tokens"),
+                turns: small("budget.turns"),
+                active: self.span("budget.active_time"),
+                warn_percent: percent(self.real("budget.warn_at").unwrap_or_default()),
+            },
+            retry: RetryPolicy {
+                max_retries: small("retry.max_retries").unwrap_or_default(),
+                initial_delay: span("retry.initial_delay"),
+                max_delay: span("retry.max_delay"),
+                multiplier_percent: hundredths(self.real("retry.multiplier").unwrap_or_default()),
+                soft_timeout: self.span("retry.soft_timeout"),
+                hard_timeout: self.span("retry.hard_timeout"),
+            },
+        }
+    }
+
+    /// Models by short name.
+    pub fn models(&self) -> Models {
+        let names = self.below("models").filter_map(|(name, setting)| {
+            let Value::Text(model) = &setting.value else {
+                return None;
+            };
+            Some((name.to_owned(), model.clone()))
+        });
+        let names: BTreeMap<String, String> = names.collect();
+        Models {
+            default: names.get("default").cloned(),
+            names,
+        }
+    }
+
+    /// Who serves an inbox's tasks that name no agent, by inbox.
+    pub fn inboxes(&self) -> BTreeMap<String, String> {
+        let agents = self.below("inboxes").filter_map(|(path, setting)| {
+            let Value::Text(agent) = &setting.value else {
+                return None;
+            };
+            Some((path.strip_suffix(".agent")?.to_owned(), agent.clone()))
+        });
+        agents.collect()
+    }
+
+    /// How long ended runs are kept.
+    pub fn retention(&self) -> Millis {
+        self.span("retention.runs").unwrap_or_default()
+    }
+
+    /// Names of variables whose values are secrets.
+    pub fn secrets(&self) -> Vec<String> {
+        self.texts("secrets.names")
+    }
+
+    /// The settings of a tool, as they were written.
+    pub fn tool(&self, name: &str) -> Map<String, Json> {
+        let all = self.below("tools").filter_map(|(path, setting)| {
+            let key = path.strip_prefix(name)?.strip_prefix('.')?;
+            let Value::Any(json) = &setting.value else {
+                return None;
+            };
+            Some((key.to_owned(), json.clone()))
+        });
+        all.collect()
+    }
+
+    /// The settings below a path, without it in their names.
+    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, &'a Setting)> {
+        self.settings.iter().filter_map(move |(name, setting)| {
+            Some((name.strip_prefix(path)?.strip_prefix('.')?, setting))
+        })
+    }
+
+    /// A text.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        match &self.settings.get(path)?.value {
+            Value::Text(text) => Some(text),
+            Value::Whole(_) | Value::Real(_) | Value::Flag(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+        }
+    }
+
+    /// Texts; none are an empty list.
+    pub fn texts(&self, path: &str) -> Vec<String> {
+        match self.settings.get(path).map(|setting| &setting.value) {
+            Some(Value::Texts(texts)) => texts.clone(),
+            Some(Value::Text(_) | Value::Whole(_) | Value::Real(_)) => Vec::new(),
+            Some(Value::Flag(_) | Value::Span(_) | Value::Any(_)) | None => Vec::new(),
+        }
+    }
+
+    /// A whole number.
+    pub fn whole(&self, path: &str) -> Option<u64> {
+        match self.settings.get(path)?.value {
+            Value::Whole(whole) => Some(whole),
+            Value::Text(_) | Value::Real(_) | Value::Flag(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+        }
+    }
+
+    /// A number.
+    pub fn real(&self, path: &str) -> Option<f64> {
+        match self.settings.get(path)?.value {
+            Value::Real(real) => Some(real),
+            Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+        }
+    }
+
+    /// A span of time.
+    pub fn span(&self, path: &str) -> Option<Millis> {
+        match self.settings.get(path)?.value {
+            Value::Span(span) => Some(span),
+            Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
+            Value::Real(_) | Value::Texts(_) | Value::Any(_) => None,
+        }
+    }
+}
+
+fn small(whole: u64) -> u32 {
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}
+
+/// Dollars as the millionths that are counted.
+pub(crate) fn micros(usd: f64) -> Micros {
+    Micros((usd * 1e6).round() as u64)
+}
+
+/// A share as the percent that is kept.
+pub(crate) fn percent(share: f64) -> u8 {
+    (share * 100.0).round() as u8
+}
+
+/// A factor as the hundredths that are kept.
+pub(crate) fn hundredths(factor: f64) -> u32 {
+    (factor * 100.0).round() as u32
+}

@@ -1,0 +1,53 @@
+//! Where a command was started: folder, environment, home.
+//!
+//! Never: asks the process. Who starts the command says it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The name of the file.
+pub const FILE_NAME: &str = "longhaul.toml";
+
+/// The folder with the data of a project.
+pub const DATA_NAME: &str = ".longhaul";
+
+/// What a command finds around it.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The current folder.
+    pub cwd: PathBuf,
+    /// The environment.
+    pub env: BTreeMap<String, String>,
+    /// The user's home, if there is one.
+    pub home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// A variable that is set to something.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        let value = self.env.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// The nearest folder from here up that is a project, if there is one.
+    pub fn project(&self) -> Option<&Path> {
+        self.cwd
+            .ancestors()
+            .find(|folder| folder.join(FILE_NAME).is_file() || folder.join(DATA_NAME).is_dir())
+    }
+
+    /// Where the user's own file would be.
+    pub fn user_file(&self) -> Option<PathBuf> {
+        // The XDG rules say that a relative path is to be passed over.
+        let xdg = self.var("XDG_CONFIG_HOME").map(Path::new);
+        let xdg = xdg.filter(|path| path.is_absolute()).map(Path::to_path_buf);
+        let folder = xdg.or_else(|| self.home.as_ref().map(|home| home.join(".config")))?;
+        Some(folder.join("longhaul").join(FILE_NAME))
+    }
+
+    /// A path as it is said to people: from the current folder where it lies in it.
+    pub fn said(&self, path: &Path) -> PathBuf {
+        let below = path.strip_prefix(&self.cwd).ok();
+        below.unwrap_or(path).to_path_buf()
+    }
+}

@@ -1,0 +1,117 @@
+//! A value as it was set, and who set it.
+//!
+//! Never: shows a password. An address with one is shown without it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use longhaul_core::time::Millis;
+use serde_json::Value as Json;
+
+use crate::span;
+
+/// A value that a key may have.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Whole(u64),
+    /// A number.
+    Real(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// A span of time.
+    Span(Millis),
+    /// Texts.
+    Texts(Vec<String>),
+    /// What only its reader understands.
+    Any(Json),
+}
+
+impl Value {
+    /// The value as JSON, for people: without passwords.
+    pub fn shown(&self) -> Json {
+        match self {
+            Self::Text(text) => Json::from(without_password(text)),
+            Self::Whole(whole) => Json::from(*whole),
+            Self::Real(real) => Json::from(*real),
+            Self::Flag(flag) => Json::from(*flag),
+            Self::Span(span) => Json::from(span::write(*span)),
+            Self::Texts(texts) => texts.iter().map(|text| without_password(text)).collect(),
+            Self::Any(json) => hidden(json),
+        }
+    }
+}
+
+fn hidden(json: &Json) -> Json {
+    match json {
+        Json::String(text) => Json::from(without_password(text)),
+        Json::Array(list) => list.iter().map(hidden).collect(),
+        Json::Object(map) => {
+            let pairs = map.iter().map(|(key, value)| (key.clone(), hidden(value)));
+            Json::Object(pairs.collect())
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => json.clone(),
+    }
+}
+
+/// An address with what stands between `user:` and `@host` taken out; the
+/// values of keys like `password=` too.
+pub(crate) fn without_password(text: &str) -> String {
+    let mut shown = text.to_owned();
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        let masked = authority.rsplit_once('@').map(|(who, host)| {
+            let user = who.split_once(':').map(|(user, _)| format!("{user}:***"));
+            format!("{}@{host}", user.as_deref().unwrap_or(who))
+        });
+        let masked = masked.as_deref().unwrap_or(authority);
+        shown = format!("{scheme}://{masked}{tail}");
+    }
+    match shown.find("password=") {
+        None => shown,
+        Some(at) => {
+            let (before, after) = shown.split_at(at + "password=".len());
+            let end = after.find('&').unwrap_or(after.len());
+            format!("{before}***{}", &after[end..])
+        }
+    }
+}
+
+/// Who said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody: it is built in.
+    Default,
+    /// The user's own file, at this line.
+    UserFile(PathBuf, usize),
+    /// The project's file, at this line.
+    ProjectFile(PathBuf, usize),
+    /// This variable of the environment.
+    Environment(String),
+    /// This flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::UserFile(path, line) => write!(f, "user file {}:{line}", path.display()),
+            Self::ProjectFile(path, line) => write!(f, "project file {}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A value with its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// What.
+    pub value: Value,
+    /// By whom.
+    pub origin: Origin,
+}
