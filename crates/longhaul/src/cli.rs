@@ -2,6 +2,7 @@
 //!
 //! Never: what a command does.
 
+mod agents;
 mod bench;
 mod config;
 mod here;
@@ -23,6 +24,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Which agents there are, and what is wrong with them
+    Agents(agents::Agents),
     /// Measures this machine and this build, and prints the ratio between them
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -40,6 +43,7 @@ impl Cli {
     /// Runs the command and says what went wrong, why, and what helps.
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.command {
+            Command::Agents(agents) => agents.run(),
             Command::Bench(bench) => bench.run(),
             Command::Config(config) => config.run(),
             Command::Version(version) => version.run(),

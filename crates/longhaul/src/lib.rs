@@ -3,6 +3,7 @@
 //! Never: holds a business rule. It names the concrete parts, puts them
 //! together, and passes words on.
 
+pub mod agents;
 pub mod config;
 mod like;
 pub mod span;

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod suite {
+    mod agents;
+    mod agents_cli;
     mod bench;
     mod config;
     mod front;

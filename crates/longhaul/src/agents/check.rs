@@ -1,0 +1,47 @@
+//! What a person should know of an agent though nothing is wrong with its file.
+//!
+//! Never: keeps an agent from being used.
+
+use longhaul_engine::agent::Agent;
+use wildmatch::WildMatch;
+
+/// The notes on an agent; `is_once` says of a tool whether its calls must not
+/// be repeated, none where it is not known.
+pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if agent.prompt.is_empty() {
+        notes.push("it has no prompt: write one below the front matter".to_owned());
+    }
+    for tool in &agent.tools {
+        let once = is_once(tool).unwrap_or(true) && !is_softened(agent, tool);
+        let ruled = agent.rules.iter().any(|rule| fits(&rule.tool, tool));
+        if once && !ruled {
+            notes.push(format!(
+                "`{tool}` can't be taken back and no rule speaks of it: add \
+                 `{{ tool: {tool}, ask: \"...\" }}` or `{{ tool: {tool}, allow: true }}` to `approve`"
+            ));
+        }
+    }
+    for rule in &agent.rules {
+        if !agent.tools.iter().any(|tool| fits(&rule.tool, tool)) {
+            let near = crate::like::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
+            let near = near.map(|near| format!(", did you mean `{near}`?"));
+            let near = near.unwrap_or_default();
+            notes.push(format!(
+                "a rule speaks of `{}`, which it does not have{near}",
+                rule.tool
+            ));
+        }
+    }
+    notes
+}
+
+/// Whether the agent itself says that every call of this tool may be repeated.
+fn is_softened(agent: &Agent, tool: &str) -> bool {
+    let first = agent.effects.iter().find(|effect| fits(&effect.tool, tool));
+    first.is_some_and(|effect| effect.subject.is_none() && effect.class.may_repeat())
+}
+
+fn fits(glob: &str, tool: &str) -> bool {
+    WildMatch::new(glob).matches(tool)
+}

@@ -1,0 +1,47 @@
+//! What is wrong with an agent's file, and where.
+//!
+//! Never: a problem without a place.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One thing that keeps an agent from being used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1.
+    pub column: usize,
+    /// What, why, and what would be right.
+    pub message: String,
+    /// Whose fault it is.
+    pub kind: ProblemKind,
+}
+
+/// Whose fault a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The file's.
+    Fault,
+    /// Ours: the file is right, and this build can't do it yet.
+    NotYet,
+}
+
+impl ProblemKind {
+    /// The kind's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::NotYet => "not_yet",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        write!(f, "{path}:{}:{}: {}", self.line, self.column, self.message)
+    }
+}

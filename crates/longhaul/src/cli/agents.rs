@@ -1,0 +1,305 @@
+//! `longhaul agents`: which agents there are, what they are, and what is wrong with them.
+//!
+//! Never: runs one.
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use longhaul::agents::check;
+use longhaul::agents::load::{self, AgentError, BUILT_IN, Loaded, LoadedAgent, Shelf};
+use longhaul::span;
+use serde_json::{Value, json};
+
+use crate::cli::{here, say};
+
+/// The tools that exist in this build. None of them is `once`.
+const TOOLS: &[&str] = &[
+    "vault_write",
+    "vault_read",
+    "vault_list",
+    "ask_human",
+    "report_blocked",
+    "report_progress",
+    "wait",
+    "finish",
+    "read_output",
+];
+
+const EXAMPLES: &str = "Examples:
+  longhaul agents                  all agents, and which are hidden or broken
+  longhaul agents check            every problem of every file as file:line:column
+  longhaul agents check implement  the problems and notes of one agent
+  longhaul agents show implement   what one agent is, and its version";
+
+/// Which agents there are.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Agents {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: Ls,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists all agents, and which are hidden or broken
+    #[command(after_help = EXAMPLES)]
+    Ls(Ls),
+    /// Reports every problem as file:line:column
+    #[command(after_help = EXAMPLES)]
+    Check(Check),
+    /// Prints what one agent is
+    #[command(after_help = EXAMPLES)]
+    Show(Show),
+}
+
+#[derive(Debug, Args)]
+struct Ls {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    /// Only this agent
+    name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Which
+    name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Agents {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let loaded = load(TOOLS)?;
+        match &self.command {
+            None => self.list.run(&loaded),
+            Some(Command::Ls(ls)) => ls.run(&loaded),
+            Some(Command::Check(check)) => {
+                check.run(&loaded, |tool| TOOLS.contains(&tool).then_some(false))
+            }
+            Some(Command::Show(show)) => show.run(&loaded),
+        }
+    }
+}
+
+fn load(tools: &[&str]) -> anyhow::Result<Loaded> {
+    let here = here::surroundings()?;
+    let config = here::config(&here)?;
+    let folder = config.root.join("agents");
+    Ok(load::load(&Shelf {
+        said: &here.said(&folder),
+        folder: &folder,
+        built_in: BUILT_IN,
+        tools,
+    }))
+}
+
+impl Ls {
+    fn run(&self, loaded: &Loaded) -> anyhow::Result<()> {
+        if self.json {
+            return say::data(&listed(loaded).to_string());
+        }
+        let mut rows: Vec<[String; 3]> = Vec::new();
+        for one in &loaded.agents {
+            rows.push([
+                one.agent.name.to_string(),
+                one.source.as_str().to_owned(),
+                one.agent
+                    .description
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            ]);
+        }
+        for one in &loaded.broken {
+            let count = loaded.problems_of(&one.path).count();
+            let said = format!(
+                "broken, {count} to mend: longhaul agents check {}",
+                one.name
+            );
+            rows.push([one.name.clone(), one.source.as_str().to_owned(), said]);
+        }
+        for one in &loaded.hidden {
+            let said = format!("hidden by {}", one.by.display());
+            rows.push([one.name.clone(), one.source.as_str().to_owned(), said]);
+        }
+        rows.sort();
+        let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+        let (first, second) = (wide(0).unwrap_or(0), wide(1).unwrap_or(0));
+        for [name, source, said] in &rows {
+            let line = format!("{name:first$}  {source:second$}  {said}");
+            say::data(line.trim_end())?;
+        }
+        if rows.is_empty() {
+            say::talk("no agents here: write one as agents/NAME.md");
+        }
+        Ok(())
+    }
+}
+
+fn listed(loaded: &Loaded) -> Value {
+    let agents = loaded.agents.iter().map(|one| {
+        json!({
+            "name": one.agent.name,
+            "source": one.source.as_str(),
+            "path": one.path,
+            "description": one.agent.description,
+            "models": one.agent.models,
+            "tools": one.agent.tools,
+            "version": one.agent.version(),
+        })
+    });
+    let broken = loaded.broken.iter().map(|one| {
+        json!({
+            "name": one.name,
+            "source": one.source.as_str(),
+            "path": one.path,
+            "problems": loaded.problems_of(&one.path).count(),
+        })
+    });
+    let hidden = loaded.hidden.iter().map(|one| {
+        json!({
+            "name": one.name,
+            "source": one.source.as_str(),
+            "path": one.path,
+            "by": one.by,
+        })
+    });
+    json!({
+        "agents": agents.collect::<Value>(),
+        "broken": broken.collect::<Value>(),
+        "hidden": hidden.collect::<Value>(),
+    })
+}
+
+impl Check {
+    fn run(&self, loaded: &Loaded, is_once: impl Fn(&str) -> Option<bool>) -> anyhow::Result<()> {
+        let name = self.name.as_deref();
+        let wanted = |one: &&LoadedAgent| name.is_none_or(|name| one.agent.name.as_str() == name);
+        let problems: Vec<_> = match name.map(|name| loaded.find(name)) {
+            None => loaded.problems.clone(),
+            Some(Ok(_)) => Vec::new(),
+            Some(Err(AgentError::Broken { problems, .. })) => problems,
+            Some(Err(AgentError::Unknown(said))) => bail!("{said}\n`longhaul agents` lists them"),
+        };
+        let notes = loaded.agents.iter().filter(wanted).flat_map(|one| {
+            let notes = check::notes(&one.agent, &is_once).into_iter();
+            notes.map(|note| (one.path.clone(), note))
+        });
+        let notes: Vec<_> = notes.collect();
+        if self.json {
+            let problems = problems.iter().map(|problem| {
+                json!({
+                    "path": problem.path,
+                    "line": problem.line,
+                    "column": problem.column,
+                    "kind": problem.kind.as_str(),
+                    "message": problem.message,
+                })
+            });
+            let notes = notes
+                .iter()
+                .map(|(path, note)| json!({ "path": path, "message": note }));
+            let problems: Value = problems.collect();
+            say::data(
+                &json!({ "problems": problems, "notes": notes.collect::<Value>() }).to_string(),
+            )?;
+        } else {
+            for problem in &problems {
+                say::data(&problem.to_string())?;
+            }
+            for (path, note) in &notes {
+                say::data(&format!("{}: note: {note}", path.display()))?;
+            }
+        }
+        let fine = loaded.agents.iter().filter(wanted).count();
+        match problems.len() {
+            0 => say::talk(&format!("{fine} fine")),
+            1 => bail!("1 problem; an agent is used only when its file has none"),
+            many => bail!("{many} problems; an agent is used only when its file has none"),
+        }
+        Ok(())
+    }
+}
+
+impl Show {
+    fn run(&self, loaded: &Loaded) -> anyhow::Result<()> {
+        let one = match loaded.find(&self.name) {
+            Ok(one) => one,
+            Err(AgentError::Unknown(said)) => bail!("{said}\n`longhaul agents` lists them"),
+            Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
+        };
+        let agent = &one.agent;
+        if self.json {
+            let source = one.source.as_str();
+            let shown = json!({
+                "version": agent.version(), "path": one.path, "source": source, "agent": agent,
+            });
+            return say::data(&shown.to_string());
+        }
+        let line = |name: &str, text: String| match text.is_empty() {
+            true => Ok(()),
+            false => say::data(&format!("{name:12}{text}")),
+        };
+        line("name", agent.name.to_string())?;
+        line("file", one.path.display().to_string())?;
+        line("version", agent.version().to_string())?;
+        line("about", agent.description.clone())?;
+        line("model", agent.models.join(", then "))?;
+        line("tools", agent.tools.join(", "))?;
+        line("context", agent.context.join(", "))?;
+        line("lane", agent.lane.clone().unwrap_or_default())?;
+        line(
+            "keep open",
+            agent.keep_open.map(span::write).unwrap_or_default(),
+        )?;
+        line(
+            "max turns",
+            agent
+                .max_turns
+                .map(|turns| turns.to_string())
+                .unwrap_or_default(),
+        )?;
+        line("budget", set(&json!(agent.budget)))?;
+        line("retry", set(&json!(agent.retry)))?;
+        for rule in &agent.rules {
+            line("rule", json!(rule).to_string())?;
+        }
+        for effect in &agent.effects {
+            line("effect", json!(effect).to_string())?;
+        }
+        if agent.prompt.is_empty() {
+            return Ok(());
+        }
+        say::data(&format!("\n{}", agent.prompt))
+    }
+}
+
+/// The fields that say something.
+fn set(value: &Value) -> String {
+    let Value::Object(fields) = value else {
+        return String::new();
+    };
+    let fields = fields.iter().flat_map(|(key, value)| match value {
+        Value::Null => Vec::new(),
+        Value::Object(inner) => inner
+            .iter()
+            .map(|(key, value)| format!("{key} {value}"))
+            .collect(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            vec![format!("{key} {value}")]
+        }
+    });
+    fields.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,446 @@
+//! Agents as files: what is read, what is refused, and how both are said.
+
+use std::fs;
+use std::path::Path;
+
+use longhaul::agents::check::notes;
+use longhaul::agents::load::{AgentError, BuiltIn, Loaded, Shelf, Source, load};
+use longhaul::agents::problem::ProblemKind;
+use longhaul_core::policy::LaneOnPark;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::gate::{Approvers, OnTimeout, Verdict};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Micros;
+use longhaul_engine::agent::Agent;
+use tempfile::TempDir;
+
+const TOOLS: &[&str] = &["read_file", "edit_file", "shell", "vault_write", "finish"];
+
+/// Every field of the contract.
+const CONTRACT: &str = r#"---
+name: implement
+description: Implements an approved plan in a sandboxed clone.
+model: anthropic/claude-sonnet-4-5     # provider/model or a short name
+idle_model: moonshot/kimi-k2-0905-chat
+tools: [read_file, edit_file, shell, mcp:github]
+skills: [rust-style]
+max_turns: 120
+sandbox: { provider: local, idle_stop: 2m, network: none, volume: { name: repo-cache, path: /data }, env_file: true }
+budget: { usd: 10, active_time: 4h, warn_at: 0.9 }
+retry: { max_retries: 1, hard_timeout: 4h }
+approve:
+  - { tool: git_push, ask: "Push the branch", timeout: 24h, on_timeout: reject, approvers: 1, remind: 2h }
+  - { tool: shell, match: "rm -rf *", deny: "use the trash" }
+effects: [{ tool: shell, match: "cargo *", class: pure }]
+guards: { identical_calls: 16 }
+keep_open: 1h
+in_doubt: ask
+approve_result: true
+lane: "repo:{{ input.repo }}"
+lane_on_park: keep
+lane_busy: enqueue
+context: [recipient]
+perception: { command: [./look], every: run }
+output: { schema: ./schemas/pr.json }
+events:
+  player_proximity: "A player named {{ actor.name }} has approached."
+  idle_tick: "You have a moment to yourself. What do you do?"
+---
+The system prompt, a Jinja template over `input`, `context`, `perception`, `memory`.
+"#;
+
+pub(crate) fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join("agents").join(name), text).unwrap();
+    }
+    folder
+}
+
+fn loaded_with(files: &[(&str, &[u8])], built_in: &[BuiltIn]) -> Loaded {
+    let folder = folder(files);
+    load(&Shelf {
+        folder: &folder.path().join("agents"),
+        said: Path::new("agents"),
+        built_in,
+        tools: TOOLS,
+    })
+}
+
+fn said(loaded: &Loaded) -> Vec<String> {
+    loaded.problems.iter().map(ToString::to_string).collect()
+}
+
+/// The problems of a file `a.md`, without its name.
+fn problems(text: &str) -> Vec<String> {
+    let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
+    let said = said(&loaded);
+    let name = |line: &String| line.strip_prefix("agents/a.md:").unwrap().to_owned();
+    said.iter().map(name).collect()
+}
+
+fn agent(front: &str) -> Agent {
+    let text = format!("---\n{front}\n---\nHello.\n");
+    let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
+    assert_eq!(said(&loaded), [""; 0], "{front}");
+    loaded.agents[0].agent.clone()
+}
+
+fn check(front: &str, said: &[&str]) {
+    assert_eq!(
+        problems(&format!("---\n{front}\n---\nHello.\n")),
+        said,
+        "{front}"
+    );
+}
+
+#[test]
+fn the_contract_is_understood_and_what_comes_later_is_said() {
+    let loaded = loaded_with(&[("implement.md", CONTRACT.as_bytes())], &[]);
+    let later = |place: &str, what: &str| {
+        format!(
+            "agents/implement.md:{place}: `{what}` is understood, but this build can't do it yet"
+        )
+    };
+    let expected = [
+        later("5:1", "idle_model"),
+        later("6:38", "mcp:github"),
+        later("7:1", "skills"),
+        later("9:1", "sandbox"),
+        later("16:1", "guards"),
+        later("24:1", "perception"),
+        later("25:1", "output"),
+        later("26:1", "events"),
+    ];
+    assert_eq!(said(&loaded), expected);
+    assert!(
+        loaded
+            .problems
+            .iter()
+            .all(|problem| problem.kind == ProblemKind::NotYet)
+    );
+    assert!(loaded.agents.is_empty());
+    let refused = loaded.find("implement").unwrap_err();
+    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 8));
+}
+
+#[test]
+fn what_this_build_can_do_is_read_into_an_agent() {
+    let later = [
+        "idle_model",
+        "skills",
+        "sandbox",
+        "guards",
+        "perception",
+        "output",
+        "events",
+        "  player",
+        "  idle",
+    ];
+    let text: String = CONTRACT
+        .replace(", mcp:github", "")
+        .split_inclusive('\n')
+        .filter(|line| !later.iter().any(|key| line.starts_with(key)))
+        .collect();
+    let loaded = loaded_with(&[("implement.md", text.as_bytes())], &[]);
+    assert_eq!(said(&loaded), [""; 0]);
+    let found = loaded.find("implement").unwrap();
+    assert_eq!(found.source, Source::Project);
+    let agent = &found.agent;
+    assert_eq!(agent.models, ["anthropic/claude-sonnet-4-5"]);
+    assert_eq!(agent.tools, ["read_file", "edit_file", "shell"]);
+    assert_eq!(agent.max_turns, Some(120));
+    assert_eq!(agent.budget.caps.micros, Some(Micros(10_000_000)));
+    assert_eq!(agent.budget.caps.active, Some(Millis::from_secs(4 * 3600)));
+    assert_eq!(agent.budget.warn_percent, Some(90));
+    assert_eq!(agent.retry.max_retries, Some(1));
+    assert_eq!(agent.retry.hard_timeout, Some(Millis::from_secs(4 * 3600)));
+    let [push, shell] = agent.rules.as_slice() else {
+        panic!("{:?}", agent.rules);
+    };
+    assert_eq!(push.verdict, Verdict::Ask("Push the branch".into()));
+    assert_eq!(push.timeout, Some(Millis::from_secs(24 * 3600)));
+    assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
+    assert_eq!(push.on_timeout, OnTimeout::Reject);
+    assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
+    assert_eq!(shell.verdict, Verdict::Deny("use the trash".into()));
+    assert_eq!(agent.effects[0].class, EffectClass::Pure);
+    assert_eq!(agent.keep_open, Some(Millis::from_secs(3600)));
+    assert_eq!(agent.in_doubt, Some(InDoubt::Ask));
+    assert!(agent.result_gate.is_some());
+    assert_eq!(agent.lane.as_deref(), Some("repo:{{ input.repo }}"));
+    assert_eq!(agent.lane_on_park, LaneOnPark::Keep);
+    assert_eq!(agent.context, ["recipient"]);
+    assert!(agent.prompt.starts_with("The system prompt"));
+}
+
+#[test]
+fn a_file_that_says_little_is_enough() {
+    let empty = agent("");
+    assert_eq!(empty.name.as_str(), "a");
+    assert_eq!(empty.prompt, "Hello.");
+    assert_eq!(agent("# only a comment").version(), empty.version());
+    assert_eq!(agent("maxTurns: 7").max_turns, Some(7));
+    assert_eq!(
+        agent("model: [fast, ollama/x]").models,
+        ["fast", "ollama/x"]
+    );
+    assert_eq!(
+        agent("keep_open: 1h 30m").keep_open,
+        Some(Millis::from_secs(5400))
+    );
+    assert!(agent("approve_result: false").result_gate.is_none());
+    let rules = agent(
+        "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
+    )
+    .rules;
+    let two = Approvers {
+        count: 2,
+        not_submitter: true,
+    };
+    assert_eq!(rules[0].approvers, two);
+    assert!(rules[0].always);
+    assert_eq!(rules[1].verdict, Verdict::Allow);
+    assert_eq!(rules[1].in_doubt, Some(InDoubt::Tell));
+}
+
+#[test]
+fn line_ends_and_marks_do_not_change_an_agent() {
+    let unix = "---\nname: a\n---\nOne.\nTwo.\n";
+    let windows = format!("\u{feff}{}", unix.replace('\n', "\r\n"));
+    let version = |text: &str| {
+        let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
+        assert_eq!(said(&loaded), [""; 0]);
+        loaded.agents[0].agent.version()
+    };
+    assert_eq!(version(unix), version(&windows));
+}
+
+#[test]
+fn every_problem_of_a_file_is_told_with_its_place() {
+    check(
+        "descripton: x\nmax_turns: many\nin_doubt: aks\ntools: [raed_file, shell, shell]\nbudget: { usd: -1, active_tiem: 4h }",
+        &[
+            "2:1: unknown key `descripton`, did you mean `description`?",
+            "3:12: `max_turns` is \"many\", write a whole number, 1 or more",
+            "4:11: unknown word for `in_doubt`: `aks`, did you mean `ask`?",
+            "5:9: unknown tool `raed_file`, did you mean `read_file`?",
+            "5:27: `tools` names `shell` twice",
+            "6:16: `usd` is -1, write a number from 0 to 1000000000",
+            "6:20: unknown key `active_tiem`, did you mean `active_time`?",
+        ],
+    );
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused() {
+    check(
+        "name: b",
+        &["2:7: the name `b` is not the file's: rename the file to `b.md` or write `name: a`"],
+    );
+    check(
+        "name: 7",
+        &["2:7: `name` is 7, write text: put it in quotes"],
+    );
+    check("model:", &["2:6: `model` has no value, write text"]);
+    check(
+        "approve_result: yes",
+        &["2:17: `approve_result` is \"yes\", write true or false"],
+    );
+    check(
+        "keep_open: 1",
+        &["2:12: `keep_open` is 1, write a span of time such as 15s, 2m, 1h 30m or 90d"],
+    );
+    check(
+        "max_turns: 0",
+        &["2:12: `max_turns` is 0, write a whole number, 1 or more"],
+    );
+    check(
+        "max_turns: 99999999999",
+        &["2:12: `max_turns` is 99999999999, write a whole number, 1 or more"],
+    );
+    check(
+        "max_turns: 1\nmaxTurns: 2",
+        &["3:1: `max_turns` and `maxTurns` are the same: write one of them"],
+    );
+    check(
+        "tools: read_file",
+        &["2:8: `tools` is \"read_file\", write a list such as `tools: [...]`"],
+    );
+    check(
+        "budget: 5",
+        &["2:9: `budget` is 5, write a table such as `budget: { usd: ... }`"],
+    );
+    check(
+        "lane_on_park: hold",
+        &["2:15: unknown word for `lane_on_park`: `hold`, there are `keep`, `release`"],
+    );
+    check(
+        "lane_busy: steer",
+        &["2:1: `lane_busy: steer` is understood, but this build can't do it yet"],
+    );
+    check(
+        "- a",
+        &["2:1: `front matter` is a list, write a table such as `front matter: { name: ... }`"],
+    );
+}
+
+#[test]
+fn a_rule_decides_exactly_one_thing() {
+    check(
+        "approve:\n  - { tool: a }",
+        &[
+            "3:5: `approve[0]` decides nothing: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
+        ],
+    );
+    check(
+        "approve:\n  - { tool: a, ask: x, deny: y }",
+        &["3:24: `approve[0]` says more than one of ask, allow, deny"],
+    );
+    check(
+        "approve:\n  - { ask: x }",
+        &["3:5: `approve[0]` names no tool: write `tool: NAME` or `tool: \"*\"`"],
+    );
+    check(
+        "approve:\n  - { tool: a, allow: false }",
+        &["3:23: `allow: false` says nothing: write `deny: \"why\"`"],
+    );
+    check(
+        "approve:\n  - { tool: a, ask: x, timeout: 1h, remind: 2h }",
+        &["3:45: `remind` never comes: the gate ends after 1h"],
+    );
+    check(
+        "approve:\n  - { tool: a, ask: x, approvers: 0 }",
+        &["3:35: `approvers` is 0, write a whole number, 1 or more"],
+    );
+    check(
+        "approve:\n  - { tool: a, ask: x, paths: [src], then: b }",
+        &[
+            "3:24: `paths` is understood, but this build can't do it yet",
+            "3:38: `then` is understood, but this build can't do it yet",
+        ],
+    );
+    check(
+        "effects: [{ tool: shell, class: prue }]",
+        &["2:33: unknown word for `class`: `prue`, did you mean `pure`?"],
+    );
+}
+
+#[test]
+fn shapes_of_what_comes_later_are_checked_too() {
+    let found = problems("---\nguards: { identical_calls: of }\nperception: { every: day }\n---\n");
+    assert_eq!(
+        found,
+        [
+            "2:1: `guards` is understood, but this build can't do it yet",
+            "2:28: unknown word for `identical_calls`: `of`, did you mean `off`?",
+            "3:1: `perception` needs one of `command` and `url`",
+            "3:1: `perception` is understood, but this build can't do it yet",
+            "3:22: unknown word for `every`: `day`, there are `run`, `turn`",
+        ]
+    );
+}
+
+#[test]
+fn templates_are_compiled_early() {
+    let found = problems("---\nlane: \"{{ input.repo\"\n---\n\nOne.\nTwo {% if %}.\n");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("2:7: `lane`: broken template: "),
+        "{found:?}"
+    );
+    assert!(found[1].starts_with("6:1: broken template: "), "{found:?}");
+    let found = problems("---\nlane: \"x:{{ inptu }}\"\n---\nOne.\n{{ memroy }}\n");
+    assert_eq!(
+        found,
+        [
+            "2:7: `lane`: the template: unknown name `inptu`, did you mean `input`?",
+            "5:4: the template: unknown name `memroy`, did you mean `memory`?",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_front_matter_is_one_problem_with_its_place() {
+    let one = |text: &str, said: &str| {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with(said), "{found:?}");
+    };
+    one(
+        "# Read me\n",
+        "1:1: an agent's file begins with a line `---`",
+    );
+    one("---\nname: [a\n---\n", "2:7: not YAML: ");
+    one("---\nname: a\nname: a\n---\n", "3:1: not YAML: ");
+    let deep = format!("---\ncontext: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
+    one(&deep, "2:");
+    let loaded = loaded_with(&[("a.md", b"---\nname: \xff\n---\n")], &[]);
+    assert_eq!(
+        said(&loaded),
+        ["agents/a.md:2:7: is not UTF-8: save the file as UTF-8"]
+    );
+}
+
+#[test]
+fn a_broken_file_stops_only_its_own_agent() {
+    let files: &[(&str, &[u8])] = &[
+        ("good.md", b"---\n---\nHello."),
+        ("bad.md", b"---\nnam: bad\n---\n"),
+        ("bad name.md", b"---\n---\n"),
+        (".hidden.md", b"nothing"),
+        ("notes.txt", b"nothing"),
+    ];
+    let loaded = loaded_with(files, &[]);
+    assert!(loaded.find("good").is_ok());
+    assert!(matches!(loaded.find("bad"), Err(AgentError::Broken { .. })));
+    let unknown = loaded.find("goood").unwrap_err().to_string();
+    assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");
+    let names: Vec<&str> = loaded.broken.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["bad", "bad name"]);
+}
+
+#[test]
+fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
+    let built_in = |name| BuiltIn {
+        name,
+        text: "---\n---\nBuilt in.",
+    };
+    let built_in = [built_in("plan"), built_in("review"), built_in("fix")];
+    let files: &[(&str, &[u8])] = &[("plan.md", b"---\n---\nOurs."), ("fix.md", b"broken")];
+    let loaded = loaded_with(files, &built_in);
+    assert_eq!(loaded.find("plan").unwrap().agent.prompt, "Ours.");
+    assert_eq!(loaded.find("review").unwrap().source, Source::BuiltIn);
+    assert!(loaded.find("fix").is_err());
+    let hidden: Vec<String> = loaded
+        .hidden
+        .iter()
+        .map(|one| format!("{} by {}", one.name, one.by.display()))
+        .collect();
+    assert_eq!(hidden, ["plan by agents/plan.md", "fix by agents/fix.md"]);
+}
+
+#[test]
+fn a_once_tool_without_a_rule_is_named() {
+    let is_once = |tool: &str| Some(matches!(tool, "shell" | "edit_file"));
+    let found = |front: &str| notes(&agent(front), is_once);
+    let bare = found("tools: [shell, read_file]");
+    assert_eq!(bare.len(), 1, "{bare:?}");
+    assert!(bare[0].starts_with("`shell` can't be taken back and no rule speaks of it"));
+    assert_eq!(
+        found("tools: [shell]\napprove: [{ tool: 's*', allow: true }]"),
+        [""; 0]
+    );
+    assert_eq!(
+        found("tools: [shell]\neffects: [{ tool: shell, class: pure }]"),
+        [""; 0]
+    );
+    let partly = found("tools: [shell]\neffects: [{ tool: shell, match: 'ls *', class: pure }]");
+    assert_eq!(partly.len(), 1);
+    let missed = found("tools: [read_file]\napprove: [{ tool: raed_file, ask: x }]");
+    assert_eq!(
+        missed,
+        ["a rule speaks of `raed_file`, which it does not have, did you mean `read_file`?"]
+    );
+}

@@ -1,0 +1,66 @@
+//! `longhaul agents` as a person meets it.
+
+use std::fs;
+use std::path::Path;
+
+use super::agents::folder;
+use super::front::longhaul_in;
+
+fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
+    let output = longhaul_in(folder, args, &[]);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
+    (out, err)
+}
+
+#[test]
+fn the_binary_lists_checks_and_shows() {
+    let folder = folder(&[
+        ("tidy.md", b"---\ndescription: Tidies.\ntools: [vault_write]\nmodel: scripted/tidy\n---\nYou tidy."),
+        ("bad.md", b"---\ntools: [vault_wirte]\n---\n"),
+    ]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    let (out, _) = run(folder, &["agents"], 0);
+    assert_eq!(
+        out,
+        "bad   project  broken, 1 to mend: longhaul agents check bad\ntidy  project  Tidies.\n"
+    );
+    assert_eq!(run(folder, &["agents", "ls"], 0).0, out);
+    let json = |args: &[&str], code| -> serde_json::Value {
+        serde_json::from_str(&run(folder, args, code).0).unwrap()
+    };
+    assert_eq!(json(&["agents", "--json"], 0)["agents"][0]["name"], "tidy");
+    let problem = "agents/bad.md:2:9: unknown tool `vault_wirte`, did you mean `vault_write`?\n";
+    let (out, err) = run(folder, &["agents", "check"], 2);
+    assert_eq!(out, problem);
+    assert!(err.contains("1 problem"), "{err}");
+    assert_eq!(
+        json(&["agents", "check", "--json"], 2)["problems"][0]["line"],
+        2
+    );
+    assert_eq!(run(folder, &["agents", "check", "bad"], 2).0, problem);
+    assert_eq!(run(folder, &["agents", "check", "tidy"], 0).0, "");
+    let (_, err) = run(folder, &["agents", "check", "tidi"], 2);
+    assert!(
+        err.contains("unknown agent `tidi`, did you mean `tidy`?"),
+        "{err}"
+    );
+    let (out, _) = run(folder, &["agents", "show", "tidy"], 0);
+    assert!(out.ends_with("\nYou tidy.\n"), "{out}");
+    assert_eq!(
+        json(&["agents", "show", "tidy", "--json"], 0)["agent"]["prompt"],
+        "You tidy."
+    );
+    let (_, err) = run(folder, &["agents", "show", "bad"], 2);
+    assert!(err.contains(problem.trim_end()), "{err}");
+    assert!(
+        run(folder, &["agents", "--help"], 0)
+            .0
+            .contains("Examples:")
+    );
+    let below = folder.join("src");
+    fs::create_dir(&below).unwrap();
+    assert!(run(&below, &["agents"], 0).0.contains("tidy"));
+}
