@@ -3,5 +3,6 @@
 //! Never: names a concrete sandbox. A tool that needs one is handed the port.
 
 mod vault;
+pub mod witness;
 
 pub use vault::Vault;

@@ -1,0 +1,181 @@
+//! Puts the program together: the one room that knows the concrete names.
+//!
+//! Never: a rule. It opens, hands over and names what is missing.
+
+mod models;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::id::{BadId, InboxName};
+use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::store::{Store, StoreError};
+use longhaul_core::port::tool::Tool;
+use longhaul_core::time::Clock;
+use longhaul_engine::Longhaul;
+use longhaul_engine::agent::Roster;
+use longhaul_engine::clock::SystemClock;
+use longhaul_engine::feed::Feed;
+use longhaul_engine::mint::UuidMint;
+use longhaul_engine::nudge::Nudges;
+use longhaul_engine::ports::{Definitions, Models, Ports};
+use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::sweep::Retention;
+use longhaul_engine::toolbox::{BadTool, Toolbox};
+use longhaul_engine::worker::WorkerOptions;
+use longhaul_store::options::Fatal;
+use longhaul_store::{Options, Role, SqliteStore};
+use longhaul_tool::{Vault, witness};
+
+use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
+use crate::assemble::models::ModelShelf;
+use crate::config::settings::{Config, StoreUrl};
+
+/// Why the program can't be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// The store can't be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A tool can't be taken in.
+    #[error(transparent)]
+    Tool(#[from] BadTool),
+    /// A name of ours is none.
+    #[error(transparent)]
+    Name(#[from] BadId),
+    /// What this build can't do yet.
+    #[error("{0}")]
+    NotYet(String),
+}
+
+/// The whole program over one store.
+#[derive(Debug)]
+pub struct House {
+    /// What people and programs ask.
+    pub longhaul: Longhaul,
+    /// The agents, and what is wrong with them.
+    pub loaded: Loaded,
+    /// What is set.
+    pub config: Config,
+    /// The store itself, for those who count its commits.
+    pub store: Arc<SqliteStore>,
+}
+
+/// How the store is opened.
+#[derive(Clone)]
+pub struct Opening {
+    /// Whether this process drives.
+    pub role: Role,
+    /// What a second driver is told about this one.
+    pub holder: String,
+    /// Called when nothing is known any more.
+    pub fatal: Option<Fatal>,
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening")
+            .field("role", &self.role)
+            .field("holder", &self.holder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The file that holds the runs.
+pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
+    match config.store() {
+        StoreUrl::Sqlite(path) => Ok(path),
+        StoreUrl::Postgres(_) => Err(AssembleError::NotYet(
+            "this build keeps runs in SQLite only; set `[store] url` to `sqlite:PATH`".into(),
+        )),
+    }
+}
+
+/// Opens everything.
+pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let url = format!("sqlite:{}", store_file(&config)?.display());
+    let store = Arc::new(longhaul_store::open(Options {
+        holder: opening.holder,
+        fatal: opening.fatal,
+        ..Options::new(url, opening.role, clock.clone())
+    })?);
+    let tools = toolbox(&config, &clock)?.with(Arc::new(ReadOutput::new(
+        Arc::clone(&store) as Arc<dyn Store>,
+        Arc::clone(&store) as Arc<dyn Shelves>,
+    )?))?;
+    let loaded = agents(&config, &tools);
+    let mut roster = Roster::default();
+    for one in &loaded.agents {
+        roster.register(one.agent.clone());
+    }
+    let ports = Ports {
+        store: store.clone(),
+        shelves: store.clone(),
+        mint: Arc::new(UuidMint),
+        models: models(&config, &clock),
+        tools: Arc::new(tools),
+        feed: Feed::default(),
+        nudges: Nudges::default(),
+        definitions: Definitions::default(),
+        clock,
+    };
+    Ok(House {
+        longhaul: Longhaul::new(ports, roster, config.defaults()),
+        loaded,
+        config,
+        store,
+    })
+}
+
+/// The models that this project can ask.
+pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
+    Arc::new(ModelShelf::new(config, Arc::clone(clock)))
+}
+
+/// The tools of this build, but the one that needs a store.
+pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
+    let mut tools: Vec<Arc<dyn Tool>> =
+        Vault::new(config.data().join("vault"), clock.clone()).tools()?;
+    let witness_file = config.tool("witness").remove("file");
+    if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
+        tools.extend(witness::tools(config.root.join(file), clock)?);
+    }
+    Ok(Toolbox::new(tools)?)
+}
+
+/// The agents of this project, checked against the tools that there are.
+pub fn agents(config: &Config, tools: &Toolbox) -> Loaded {
+    let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
+    if !names.contains(&"read_output") {
+        names.push("read_output");
+    }
+    let folder = config.root.join("agents");
+    load(&Shelf {
+        folder: &folder,
+        said: std::path::Path::new("agents"),
+        built_in: BUILT_IN,
+        tools: &names,
+    })
+}
+
+/// How this project's worker works.
+pub fn worker_options(config: &Config) -> Result<WorkerOptions, BadId> {
+    let worker = config.worker();
+    let inboxes: Vec<InboxName> = worker
+        .inboxes
+        .iter()
+        .map(InboxName::new)
+        .collect::<Result<_, _>>()?;
+    let runs = config.retention();
+    Ok(WorkerOptions {
+        inboxes,
+        concurrency: worker.concurrency,
+        lease: worker.lease,
+        poll: worker.poll,
+        retention: Retention {
+            runs: (runs.0 > 0).then_some(runs),
+        },
+        ..WorkerOptions::new(InboxName::new("default")?)
+    })
+}
