@@ -3,7 +3,7 @@
 //! Never: decides by it. A likeness is said to a person and never acted upon.
 
 /// How like a known word must be, from 0 to 1, to be the one that was meant.
-const LIKENESS_MIN: f64 = 0.7;
+const LIKENESS_MIN: f64 = 0.75;
 
 /// How like a word is that differs by one letter, or by two that changed places.
 const ONE_SLIP: f64 = 0.85;

@@ -51,6 +51,16 @@ pub struct Node {
     pub content: Content,
 }
 
+/// A person's words as they may stand on a terminal: what would steer it is escaped.
+pub fn plain(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        _ if c.is_control() => c.escape_default().to_string(),
+        _ => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// What can be written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {

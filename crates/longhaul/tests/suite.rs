@@ -6,5 +6,6 @@ mod suite {
     mod agents_cli;
     mod bench;
     mod config;
+    mod config_cli;
     mod front;
 }

@@ -64,17 +64,25 @@ pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], tools: &[&
             return agent;
         }
     };
+    let mut names = vec!["input", "context", "memory"];
     match yaml::read(&parts.front) {
-        Ok(node) => front(sheet, &mut agent, node, tools),
-        Err(malformed) => sheet.fault(malformed.place, malformed.message),
+        Ok(node) => {
+            let perceives = front(sheet, &mut agent, node, tools);
+            names.extend(perceives.then_some("perception"));
+        }
+        Err(malformed) => {
+            sheet.fault(malformed.place, malformed.message);
+            names.push("perception");
+        }
     }
-    body(sheet, &mut agent, parts);
+    body(sheet, &mut agent, parts, &names);
     agent
 }
 
-fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) {
+/// Reads all fields, and says whether `perception` is among them.
+fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) -> bool {
     if node.content == Content::Nothing {
-        return;
+        return false;
     }
     let whole = Entry {
         key: "front matter".to_owned(),
@@ -83,7 +91,7 @@ fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) {
     };
     let known = [KEYS, later::KEYS].concat();
     let Some(fields) = sheet.table(&whole, &known) else {
-        return;
+        return false;
     };
     identity(sheet, agent, &fields);
     if let Some(entry) = fields.get("tools") {
@@ -97,6 +105,7 @@ fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) {
             later::read(sheet, entry);
         }
     }
+    fields.get("perception").is_some()
 }
 
 fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
@@ -250,11 +259,8 @@ fn lanes(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
     }
 }
 
-/// A prompt that speaks of `perception` needs the field of that name, which
-/// says by itself that it comes later; so the name is known.
-fn body(sheet: &mut Sheet, agent: &mut Agent, parts: Parts) {
-    let names = ["input", "context", "perception", "memory"];
-    if let Some(fault) = template::fault(&parts.body, Names::Only(&names)) {
+fn body(sheet: &mut Sheet, agent: &mut Agent, parts: Parts, names: &[&str]) {
+    if let Some(fault) = template::fault(&parts.body, Names::Only(names)) {
         let place = Place {
             line: parts.body_line + fault.place.line - 1,
             ..fault.place

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::id::AgentName;
-use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::{Agent, Roster};
 
 use crate::agents::cut::{BODY_BYTES_MAX, FRONT_BYTES_MAX};
 use crate::agents::front;
@@ -147,6 +147,15 @@ impl Loaded {
         self.problems
             .iter()
             .filter(move |problem| problem.path == path)
+    }
+
+    /// The agents that can be used, as the engine takes them.
+    pub fn roster(&self) -> Roster {
+        let mut roster = Roster::default();
+        for one in &self.agents {
+            roster.register(one.agent.clone());
+        }
+        roster
     }
 
     fn names(&self) -> Vec<&str> {

@@ -8,7 +8,7 @@ use crate::agents::problem::ProblemKind;
 use crate::agents::template::{self, Names};
 use crate::like;
 use crate::span::{self, SPAN_EXAMPLES};
-use crate::written::{Content, Entry, Node, Place};
+use crate::written::{Content, Entry, Node, Place, plain};
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Sheet {
     pub(crate) fn fault(&mut self, place: Place, message: impl Into<String>) {
         self.found.push(Found {
             place,
-            message: message.into(),
+            message: plain(&message.into()),
             kind: ProblemKind::Fault,
         });
     }
@@ -48,7 +48,9 @@ impl Sheet {
     pub(crate) fn later(&mut self, place: Place, what: &str) {
         self.found.push(Found {
             place,
-            message: format!("`{what}` is understood, but this build can't do it yet"),
+            message: plain(&format!(
+                "`{what}` is understood, but this build can't do it yet"
+            )),
             kind: ProblemKind::NotYet,
         });
     }

@@ -7,6 +7,9 @@ use clap::{Args, Subcommand};
 use longhaul::agents::check;
 use longhaul::agents::load::{self, AgentError, BUILT_IN, Loaded, LoadedAgent, Shelf};
 use longhaul::span;
+use longhaul::written::plain;
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, Verdict};
+use longhaul_engine::agent::Agent;
 use serde_json::{Value, json};
 
 use crate::cli::{here, say};
@@ -114,12 +117,7 @@ impl Ls {
             rows.push([
                 one.agent.name.to_string(),
                 one.source.as_str().to_owned(),
-                one.agent
-                    .description
-                    .lines()
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned(),
+                plain(one.agent.description.lines().next().unwrap_or_default()),
             ]);
         }
         for one in &loaded.broken {
@@ -250,56 +248,87 @@ impl Show {
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),
-            false => say::data(&format!("{name:12}{text}")),
+            false => say::data(&format!("{name:12}{}", plain(&text))),
         };
         line("name", agent.name.to_string())?;
         line("file", one.path.display().to_string())?;
         line("version", agent.version().to_string())?;
-        line("about", agent.description.clone())?;
-        line("model", agent.models.join(", then "))?;
-        line("tools", agent.tools.join(", "))?;
-        line("context", agent.context.join(", "))?;
-        line("lane", agent.lane.clone().unwrap_or_default())?;
-        line(
+        for (name, text) in described(agent) {
+            line(name, text)?;
+        }
+        if agent.prompt.is_empty() {
+            return Ok(());
+        }
+        say::data(&format!("\n{}", plain(&agent.prompt)))
+    }
+}
+
+/// What an agent says of itself, a line for each.
+fn described(agent: &Agent) -> Vec<(&'static str, String)> {
+    let caps = agent.budget.caps;
+    let retry = agent.retry;
+    let said = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
+    let budget = [
+        said(
+            "usd",
+            caps.micros
+                .map(|micros| (micros.0 as f64 / 1e6).to_string()),
+        ),
+        said("tokens", caps.tokens.map(|tokens| tokens.to_string())),
+        said("turns", caps.turns.map(|turns| turns.to_string())),
+        said("active time", caps.active.map(span::write)),
+    ];
+    let retry = [
+        said(
+            "retries",
+            retry.max_retries.map(|retries| retries.to_string()),
+        ),
+        said("first after", retry.initial_delay.map(span::write)),
+        said("at most", retry.max_delay.map(span::write)),
+        said("overdue after", retry.soft_timeout.map(span::write)),
+        said("ended after", retry.hard_timeout.map(span::write)),
+    ];
+    let joined = |parts: &[Option<String>]| {
+        parts
+            .iter()
+            .flatten()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut lines = vec![
+        ("about", agent.description.trim_end().to_owned()),
+        ("model", agent.models.join(", then ")),
+        ("tools", agent.tools.join(", ")),
+        ("context", agent.context.join(", ")),
+        ("lane", agent.lane.clone().unwrap_or_default()),
+        (
             "keep open",
             agent.keep_open.map(span::write).unwrap_or_default(),
-        )?;
-        line(
+        ),
+        (
             "max turns",
             agent
                 .max_turns
                 .map(|turns| turns.to_string())
                 .unwrap_or_default(),
-        )?;
-        line("budget", set(&json!(agent.budget)))?;
-        line("retry", set(&json!(agent.retry)))?;
-        for rule in &agent.rules {
-            line("rule", json!(rule).to_string())?;
-        }
-        for effect in &agent.effects {
-            line("effect", json!(effect).to_string())?;
-        }
-        if agent.prompt.is_empty() {
-            return Ok(());
-        }
-        say::data(&format!("\n{}", agent.prompt))
-    }
+        ),
+        ("budget", joined(&budget)),
+        ("retry", joined(&retry)),
+    ];
+    lines.extend(agent.rules.iter().map(|rule| ("rule", ruled(rule))));
+    lines
 }
 
-/// The fields that say something.
-fn set(value: &Value) -> String {
-    let Value::Object(fields) = value else {
-        return String::new();
-    };
-    let fields = fields.iter().flat_map(|(key, value)| match value {
-        Value::Null => Vec::new(),
-        Value::Object(inner) => inner
-            .iter()
-            .map(|(key, value)| format!("{key} {value}"))
-            .collect(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            vec![format!("{key} {value}")]
+fn ruled(rule: &GateRule) -> String {
+    let what = rule.subject.as_ref();
+    let what = what.map_or_else(|| rule.tool.clone(), |what| format!("{} {what}", rule.tool));
+    match &rule.verdict {
+        Verdict::Allow => format!("{what}: allowed"),
+        Verdict::Deny(why) => format!("{what}: denied, {why}"),
+        Verdict::Ask(ask) => {
+            let timeout = span::write(rule.timeout.unwrap_or(GATE_TIMEOUT));
+            format!("{what}: asks \"{ask}\", for {timeout}")
         }
-    });
-    fields.collect::<Vec<_>>().join(", ")
+    }
 }

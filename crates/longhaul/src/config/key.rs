@@ -275,11 +275,14 @@ pub fn siblings(path: &[&str]) -> Vec<String> {
 impl Key {
     /// Its name in the environment; none where the path has free names.
     pub fn env(&self) -> Option<String> {
-        if self.path.contains(['*', '[']) {
-            return None;
-        }
         let own = OWN_NAMES.iter().find(|(path, _)| *path == self.path);
+        own.map(|(_, name)| (*name).to_owned())
+            .or_else(|| self.made_env())
+    }
+
+    /// The name that would be made from its path.
+    pub(crate) fn made_env(&self) -> Option<String> {
         let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
-        Some(own.map_or_else(made, |(_, name)| (*name).to_owned()))
+        (!self.path.contains(['*', '['])).then(made)
     }
 }

@@ -258,7 +258,10 @@ fn is_url(text: &str) -> bool {
 }
 
 fn is_store(text: &str) -> bool {
-    let path = text.strip_prefix("sqlite:");
+    // Runs that are gone with their process are no runs of ours.
+    let path = text
+        .strip_prefix("sqlite:")
+        .filter(|path| !path.contains(":memory:"));
     let server = text
         .strip_prefix("postgres://")
         .or_else(|| text.strip_prefix("postgresql://"));

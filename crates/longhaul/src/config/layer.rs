@@ -10,7 +10,7 @@ use crate::config::fault::{Fault, Spot};
 use crate::config::key::{self, Found};
 use crate::config::value::Value;
 use crate::like;
-use crate::written::{Content, Malformed, Node, Place, toml};
+use crate::written::{Content, Malformed, Node, Place, plain, toml};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -80,7 +80,7 @@ impl Walk<'_> {
     fn fault(&mut self, place: Place, message: String) {
         self.layer.faults.push(Fault {
             spot: Spot::File(self.said.to_path_buf(), Some(place)),
-            message,
+            message: plain(&message),
         });
     }
 

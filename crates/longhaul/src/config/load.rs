@@ -26,8 +26,8 @@ pub struct Flag {
     pub words: String,
 }
 
-/// Variables of ours that are no settings, by their beginnings.
-const OTHER_NAMES: &[&str] = &["LONGHAUL_TRUST", "LONGHAUL_TEST", "LONGHAUL_PROVE"];
+/// So many slips of the fingers make another variable of one of ours.
+const SLIPS_MAX: usize = 2;
 
 /// Loads everything that is said here.
 pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> {
@@ -154,22 +154,23 @@ impl Pile {
     }
 }
 
-/// Variables that look like ours and set nothing.
+/// Variables that were meant for a setting and set nothing. Others begin like
+/// ours too, and are left alone.
 fn notes(here: &Surroundings) -> Vec<String> {
-    let known: Vec<String> = KEYS.iter().filter_map(key::Key::env).collect();
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let ours = here.env.keys().filter(|name| {
-        let other = OTHER_NAMES.iter().any(|other| name.starts_with(other));
-        name.starts_with("LONGHAUL_") && !known.contains(&name.as_str()) && !other
+    let names: Vec<(String, String)> = KEYS
+        .iter()
+        .filter_map(|key| Some((key.env()?, key.made_env()?)))
+        .collect();
+    let strange = here.env.keys().filter(|name| {
+        name.starts_with("LONGHAUL_") && !names.iter().any(|(known, _)| known == *name)
     });
-    let notes = ours.map(|name| {
-        let word = name.trim_start_matches("LONGHAUL_");
-        let words = known
-            .iter()
-            .map(|name| name.trim_start_matches("LONGHAUL_"));
-        let near = like::nearest(word, words);
-        let near = near.map(|near| format!(", did you mean LONGHAUL_{near}?"));
-        format!("{name} sets nothing{}", near.unwrap_or_default())
+    let notes = strange.filter_map(|name| {
+        let slips = |(known, made): &&(String, String)| {
+            strsim::osa_distance(name, known).min(strsim::osa_distance(name, made))
+        };
+        let near = names.iter().min_by_key(slips)?;
+        let (meant, _) = near;
+        (slips(&near) <= SLIPS_MAX).then(|| format!("{name} sets nothing, did you mean {meant}?"))
     });
     notes.collect()
 }

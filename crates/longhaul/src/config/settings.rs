@@ -73,7 +73,11 @@ impl Config {
         match self.text("store.url") {
             None => StoreUrl::Sqlite(self.data().join("longhaul.db")),
             Some(url) => match url.strip_prefix("sqlite:") {
-                Some(path) => StoreUrl::Sqlite(self.root.join(path.trim_start_matches("//"))),
+                Some(path) => {
+                    // `sqlite:///x` is how other programs write an absolute file.
+                    let path = path.strip_prefix("//").unwrap_or(path);
+                    StoreUrl::Sqlite(self.root.join(path))
+                }
                 None => StoreUrl::Postgres(url.to_owned()),
             },
         }

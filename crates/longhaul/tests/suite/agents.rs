@@ -351,6 +351,11 @@ fn templates_are_compiled_early() {
         "{found:?}"
     );
     assert!(found[1].starts_with("6:1: broken template: "), "{found:?}");
+    let found = problems("---\n---\n{{ perception }}");
+    assert_eq!(
+        found,
+        ["3:4: the template: unknown name `perception`, there are `input`, `context`, `memory`"]
+    );
     let found = problems("---\nlane: \"x:{{ inptu }}\"\n---\nOne.\n{{ memroy }}\n");
     assert_eq!(
         found,
@@ -394,6 +399,7 @@ fn a_broken_file_stops_only_its_own_agent() {
     ];
     let loaded = loaded_with(files, &[]);
     assert!(loaded.find("good").is_ok());
+    assert_eq!(loaded.roster().all().count(), 1);
     assert!(matches!(loaded.find("bad"), Err(AgentError::Broken { .. })));
     let unknown = loaded.find("goood").unwrap_err().to_string();
     assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");

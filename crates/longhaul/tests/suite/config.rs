@@ -14,8 +14,6 @@ use longhaul_core::usage::Micros;
 use longhaul_engine::agent::Defaults;
 use tempfile::TempDir;
 
-use super::front::longhaul_in;
-
 /// Every key of the contract.
 const CONTRACT: &str = r#"
 [store]
@@ -86,12 +84,12 @@ deliver = "file:.longhaul/outbox.jsonl"
 "#;
 
 /// A project with this file; the current folder is one below it.
-struct Project {
-    folder: TempDir,
+pub(crate) struct Project {
+    pub(crate) folder: TempDir,
     here: Surroundings,
 }
 
-fn project(toml: &str) -> Project {
+pub(crate) fn project(toml: &str) -> Project {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
     let here = Surroundings {
@@ -243,7 +241,9 @@ fn the_environment_has_a_name_for_each_single_key() {
         .env("LONGHAUL_WORKER_INBOXES", "mail, web")
         .env("LONGHAUL_BUDGET_USD", "2.5")
         .env("LONGHAUL_BUDGET_TURNS", "")
-        .env("LONGHAUL_WORKER_CONCURENCY", "7");
+        .env("LONGHAUL_WORKER_CONCURENCY", "7")
+        .env("LONGHAUL_STORE_URL", "sqlite:x")
+        .env("LONGHAUL_TRUST", "1");
     let config = project.load();
     assert_eq!(
         config.store(),
@@ -256,7 +256,10 @@ fn the_environment_has_a_name_for_each_single_key() {
     assert_eq!(config.defaults().budget.turns, Some(200));
     assert_eq!(
         config.notes,
-        ["LONGHAUL_WORKER_CONCURENCY sets nothing, did you mean LONGHAUL_WORKER_CONCURRENCY?"]
+        [
+            "LONGHAUL_STORE_URL sets nothing, did you mean LONGHAUL_STORE?",
+            "LONGHAUL_WORKER_CONCURENCY sets nothing, did you mean LONGHAUL_WORKER_CONCURRENCY?"
+        ]
     );
     let shown = config.settings["store.url"].value.shown();
     assert_eq!(shown, "postgres://anna:***@db/longhaul");
@@ -391,6 +394,14 @@ fn a_value_that_does_not_fit_is_met_with_one_that_would() {
 }
 
 #[test]
+fn what_would_steer_a_terminal_is_escaped() {
+    refused_with(
+        "\"a\\u001b[31m\" = 1",
+        "longhaul.toml:1:1: unknown key `a\\u{1b}[31m`",
+    );
+}
+
+#[test]
 fn malformed_toml_is_one_line_with_its_place() {
     refused_with("[worker\n", "longhaul.toml:1:8: not TOML: ");
     refused_with("[worker]\nlease = \n", "longhaul.toml:2:9: not TOML: ");
@@ -422,67 +433,4 @@ fn every_key_says_what_it_is_for() {
     unique.sort();
     unique.dedup();
     assert_eq!(unique.len(), names.len());
-}
-
-fn said(folder: &Path, args: &[&str], code: i32) -> (String, String) {
-    let output = longhaul_in(folder, args, &[("LONGHAUL_WORKER_POLL", "3s")]);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
-    (out, err)
-}
-
-#[test]
-fn the_binary_shows_what_is_set_and_by_whom() {
-    let project = project("[worker]\nlease = \"20s\"\n");
-    let folder = project.folder.path();
-    let (out, _) = said(folder, &["config", "show"], 0);
-    assert!(out.contains("worker.lease = \"20s\"\n"), "{out}");
-    assert!(
-        out.contains("store.url = \"sqlite:.longhaul/longhaul.db\"\n"),
-        "{out}"
-    );
-    let (out, _) = said(folder, &["config", "show", "--origin"], 0);
-    let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap();
-    assert!(
-        line("worker.lease").ends_with("  # project file longhaul.toml:2"),
-        "{out}"
-    );
-    assert!(
-        line("worker.poll").ends_with("  # environment LONGHAUL_WORKER_POLL"),
-        "{out}"
-    );
-    assert!(line("worker.concurrency").ends_with("  # default"), "{out}");
-    let (out, _) = said(folder, &["config", "show", "--origin", "--json"], 0);
-    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(json["worker.poll"]["value"], "3s");
-    assert_eq!(
-        json["worker.poll"]["origin"],
-        "environment LONGHAUL_WORKER_POLL"
-    );
-    let (out, _) = said(folder, &["config", "show", "--json"], 0);
-    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(json["worker.concurrency"], 256);
-    let (out, _) = said(folder, &["config", "path", "--json"], 0);
-    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(json["project_file"]["there"], true);
-    let (out, _) = said(folder, &["config", "path"], 0);
-    assert!(out.contains("user file"), "{out}");
-    let (out, _) = said(folder, &["config", "show", "--help"], 0);
-    assert!(out.contains("Examples:"), "{out}");
-}
-
-#[test]
-fn the_binary_refuses_a_broken_file_and_says_where() {
-    let project = project("[worker]\nlese = \"20s\"\n");
-    let folder = project.folder.path();
-    let (out, err) = said(folder, &["config", "show"], 2);
-    assert_eq!(out, "");
-    assert!(
-        err.contains("longhaul.toml:2:1: unknown key `worker.lese`, did you mean `worker.lease`?"),
-        "{err}"
-    );
-    assert!(err.contains("`longhaul config path`"), "{err}");
-    let (out, _) = said(folder, &["config", "path"], 2);
-    assert!(out.contains("project file  "), "{out}");
 }
