@@ -108,8 +108,9 @@ impl Tool for Witness {
             "epoch": around.epoch,
             "note": input.note,
         });
-        write(&self.file, &format!("{line}\n"))
-            .map_err(|why| ToolFailure(format!("{} can't be written: {why}", self.file.display())))?;
+        write(&self.file, &format!("{line}\n")).map_err(|why| {
+            ToolFailure(format!("{} can't be written: {why}", self.file.display()))
+        })?;
         self.clock.sleep_until(self.clock.now().plus(half)).await;
         Ok(ToolOutput::text(format!("left a line: {}", input.note)))
     }

@@ -13,7 +13,6 @@ use longhaul_core::port::store::{Store, StoreError};
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
-use longhaul_engine::agent::Roster;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
@@ -105,10 +104,6 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         Arc::clone(&store) as Arc<dyn Shelves>,
     )?))?;
     let loaded = agents(&config, &tools);
-    let mut roster = Roster::default();
-    for one in &loaded.agents {
-        roster.register(one.agent.clone());
-    }
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
@@ -121,7 +116,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         clock,
     };
     Ok(House {
-        longhaul: Longhaul::new(ports, roster, config.defaults()),
+        longhaul: Longhaul::new(ports, loaded.roster(), config.defaults()),
         loaded,
         config,
         store,

@@ -4,14 +4,32 @@
 
 mod agents;
 mod bench;
+mod card;
 mod config;
+mod driving;
+mod exit;
+mod fail;
+mod follow;
 mod here;
+mod me;
+mod name;
+mod open;
+mod person;
+mod run;
+mod runtime;
 mod say;
+mod submit;
+mod task_args;
+mod teller;
 mod version;
+mod worker;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::cli::exit::Exit;
+use crate::cli::fail::Failure;
 
 /// A durable runtime for AI agents: a run is a journal of facts, and outlives
 /// its process.
@@ -32,27 +50,39 @@ enum Command {
     /// What is set, by whom, and where it is read
     #[command(subcommand)]
     Config(config::Config),
+    /// Submits a task and follows it to its end; drives if nobody does
+    Run(run::Run),
+    /// Submits a task and returns as soon as it is on disk
+    Submit(submit::Submit),
     /// Says which build this is
     Version(version::Version),
+    /// Drives the runs of this project until it is told to stop
+    Worker(worker::Worker),
 }
-
-/// A command could not do what it was asked: usage or configuration.
-const EXIT_CONFIG: u8 = 2;
 
 impl Cli {
     /// Runs the command and says what went wrong, why, and what helps.
     pub(crate) fn run(self) -> ExitCode {
+        tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_max_level(tracing::Level::WARN)
+            .with_target(false)
+            .init();
         let done = match self.command {
-            Command::Agents(agents) => agents.run(),
-            Command::Bench(bench) => bench.run(),
-            Command::Config(config) => config.run(),
-            Command::Version(version) => version.run(),
+            Command::Agents(agents) => agents.run().map(|()| Exit::Done),
+            Command::Bench(bench) => bench.run().map(|()| Exit::Done),
+            Command::Config(config) => config.run().map(|()| Exit::Done),
+            Command::Run(run) => run.run(),
+            Command::Submit(submit) => submit.run(),
+            Command::Version(version) => version.run().map(|()| Exit::Done),
+            Command::Worker(worker) => worker.run(),
         };
         match done {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(exit) => exit.into(),
             Err(error) => {
                 say::error(&error);
-                ExitCode::from(EXIT_CONFIG)
+                let failure = error.downcast_ref::<Failure>();
+                failure.map_or(Exit::Usage, |failure| failure.exit).into()
             }
         }
     }

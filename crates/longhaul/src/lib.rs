@@ -4,6 +4,7 @@
 //! together, and passes words on.
 
 pub mod agents;
+pub mod assemble;
 pub mod config;
 mod like;
 pub mod span;

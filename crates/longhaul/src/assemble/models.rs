@@ -14,9 +14,6 @@ use longhaul_model::scripted::{Script, ScriptedModel};
 
 use crate::config::settings::Config;
 
-/// Scripts that ship with the binary, by name.
-pub(crate) const SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.yaml"))];
-
 /// The models of a project.
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
@@ -60,7 +57,7 @@ impl ModelShelf {
         )))
     }
 
-    /// The project's script of this name, or the one that ships with the binary.
+    /// The project's script of this name.
     fn script(&self, name: &str) -> Result<Script, String> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -69,18 +66,12 @@ impl ModelShelf {
             ));
         }
         let path = self.scripts.join(format!("{name}.yaml"));
-        let known = SCRIPTS.iter().find(|(known, _)| *known == name);
-        match (path.exists(), known) {
-            (false, Some((_, text))) => {
-                Script::parse(&format!("built-in/{name}.yaml"), text).map_err(|why| why.to_string())
-            }
-            (false, None) => Err(format!(
+        if !path.exists() {
+            return Err(format!(
                 "There is no script for the model `scripted/{name}`. Write scripts/{name}.yaml."
-            )),
-            (true, _) => {
-                Script::load(&path).map_err(|why| format!("The script can't be played: {why}"))
-            }
+            ));
         }
+        Script::load(&path).map_err(|why| format!("The script can't be played: {why}"))
     }
 }
 
@@ -88,9 +79,11 @@ impl Models for ModelShelf {
     fn find(&self, name: Option<&str>) -> Result<Found, String> {
         let named = name.or(self.default.as_deref());
         let Some(named) = named else {
-            return Err("No model is named. Set `model:` in the agent's file, `[models] default` \
+            return Err(
+                "No model is named. Set `model:` in the agent's file, `[models] default` \
                 in longhaul.toml, or give --model; `longhaul demo` needs none."
-                .to_owned());
+                    .to_owned(),
+            );
         };
         let name = self.names.get(named).map_or(named, String::as_str);
         let known = self

@@ -1,0 +1,109 @@
+//! A gate as a person sees it before they decide: what will happen, exactly.
+//!
+//! Never: leaves out a part of what is frozen without saying so.
+
+use longhaul_core::policy::gate::{GateKind, GateRow};
+use longhaul_run::outside::standing_digest;
+use serde_json::Value;
+
+use crate::cli::teller::clock;
+
+/// So many lines of what is frozen are shown.
+const LINES_MAX: usize = 24;
+
+/// So wide is a line.
+const WIDTH: usize = 76;
+
+/// The lines of a gate's card.
+pub(crate) fn card(gate: &GateRow) -> Vec<String> {
+    let mut lines = vec![format!("{}", gate.spec.id)];
+    let title = match (&gate.spec.kind, &gate.spec.tool) {
+        (GateKind::Approval, Some(tool)) => format!("may it call {tool}?"),
+        (GateKind::InDoubt, Some(tool)) => format!("what came of {tool}?"),
+        (GateKind::Result, _) => "is this result good?".to_owned(),
+        (GateKind::Question, _) => "a question".to_owned(),
+        (GateKind::Blocked, _) => "it can't go on".to_owned(),
+        (GateKind::Signal, _) => "a program's word".to_owned(),
+        (GateKind::Approval | GateKind::InDoubt, None) => "may it go on?".to_owned(),
+    };
+    lines[0] = format!("{}  {title}", lines[0]);
+    lines.push(format!("  {}", plain(&gate.spec.ask)));
+    if let Some(input) = &gate.spec.input {
+        lines.extend(
+            frozen(&input.value())
+                .into_iter()
+                .map(|line| format!("  │ {line}")),
+        );
+    }
+    for option in &gate.spec.options {
+        lines.push(format!("  - {}", plain(option)));
+    }
+    let mut foot = Vec::new();
+    if gate.spec.approvers.count > 1 {
+        foot.push(format!("{} people must agree", gate.spec.approvers.count));
+    }
+    if let Some(deadline) = gate.deadline {
+        foot.push(format!("until {}", clock(deadline)));
+    }
+    if let Some(digest) = standing_digest(gate) {
+        foot.push(format!("digest {}", &digest.to_string()[..12]));
+    }
+    if !foot.is_empty() {
+        lines.push(format!("  {}", foot.join(" · ")));
+    }
+    lines
+}
+
+/// What is frozen: the fields of an object one by one, anything else as it is.
+fn frozen(value: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let text = match field {
+                    Value::String(text) => text.clone(),
+                    Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Array(_)
+                    | Value::Object(_) => field.to_string(),
+                };
+                let mut parts = text.lines();
+                let first = parts.next().unwrap_or_default();
+                lines.push(format!("{}: {}", plain(name), plain(first)));
+                lines.extend(parts.map(|part| format!("    {}", plain(part))));
+            }
+        }
+        Value::String(text) => lines.extend(text.lines().map(plain)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            lines.push(plain(&value.to_string()));
+        }
+    }
+    let mut lines: Vec<String> = lines.iter().flat_map(|line| wrapped(line)).collect();
+    if lines.len() > LINES_MAX {
+        let left = lines.len() - LINES_MAX;
+        lines.truncate(LINES_MAX);
+        lines.push(format!(
+            "… {left} lines more: longhaul gates show GATE --json"
+        ));
+    }
+    lines
+}
+
+/// What a stranger wrote, safe for a terminal.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { '·' } else { letter })
+        .collect()
+}
+
+fn wrapped(line: &str) -> Vec<String> {
+    let letters: Vec<char> = line.chars().collect();
+    if letters.is_empty() {
+        return vec![String::new()];
+    }
+    letters
+        .chunks(WIDTH)
+        .map(|chunk| chunk.iter().collect())
+        .collect()
+}

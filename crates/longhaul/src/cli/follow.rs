@@ -1,0 +1,157 @@
+//! Follows a run: tells what happens, asks the person at the terminal, and
+//! ends when the run does, or when whoever follows has enough.
+//!
+//! Never: asks without a terminal, and never decides because there is none.
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::status::{Status, Wait};
+use longhaul_engine::Longhaul;
+use longhaul_engine::handle::Watching;
+
+use crate::cli::person::{Person, Said};
+use crate::cli::teller::Teller;
+use crate::cli::{fail, say};
+
+/// How somebody follows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// Nothing is told, only the end counts.
+    pub(crate) silent: bool,
+    /// Each fact as a line of JSON on stdout.
+    pub(crate) as_json: bool,
+    /// A run that waits for a person is not followed further.
+    pub(crate) leave_at_person: bool,
+}
+
+/// Why a run is no longer followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// It has ended.
+    Ended,
+    /// It waits for a person, and nobody here may be asked.
+    Person,
+    /// Whoever follows has enough; the run goes on.
+    Detached,
+}
+
+/// Follows a run from after a place on.
+pub(crate) struct Follower {
+    longhaul: Longhaul,
+    run: RunId,
+    watching: Watching,
+    manner: Manner,
+    teller: Teller,
+    person: Person,
+    /// The last fact that was seen.
+    pub(crate) last: Seq,
+    /// Somebody is asked, as the journal says it.
+    asked: bool,
+}
+
+impl Follower {
+    pub(crate) async fn new(
+        longhaul: &Longhaul,
+        run: RunId,
+        after: Seq,
+        manner: Manner,
+    ) -> anyhow::Result<Self> {
+        let watching = longhaul.watch(run, after).await.map_err(fail::engine)?;
+        Ok(Self {
+            longhaul: longhaul.clone(),
+            run,
+            watching,
+            manner,
+            teller: Teller::default(),
+            person: Person::at_terminal(manner.silent || manner.as_json || manner.leave_at_person),
+            last: after,
+            asked: false,
+        })
+    }
+
+    /// Follows until it is over.
+    pub(crate) async fn follow(&mut self) -> anyhow::Result<Over> {
+        loop {
+            tokio::select! {
+                biased;
+                seen = self.watching.next() => match seen.map_err(fail::engine)? {
+                    None => return Ok(Over::Ended),
+                    Some(entries) => self.take_in(&entries)?,
+                },
+                said = self.person.says(), if self.asked => match said {
+                    Said::Detach => return Ok(Over::Detached),
+                    Said::Nothing => {}
+                    said @ (Said::Approve | Said::Reject(_) | Said::Words(_) | Said::Why) => {
+                        self.pass_on(said).await?;
+                        continue;
+                    }
+                },
+            }
+            if self.asked {
+                if self.manner.leave_at_person && self.still_waits().await? {
+                    return Ok(Over::Person);
+                }
+                self.person.show(&self.longhaul, self.run).await?;
+            }
+        }
+    }
+
+    fn take_in(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
+        for entry in entries {
+            self.last = entry.seq;
+            self.asked = asks(&entry.event).unwrap_or(self.asked);
+            if self.manner.as_json {
+                say::data(&serde_json::to_string(&entry.to_envelope()?)?)?;
+            } else if !self.manner.silent
+                && let Some(line) = self.teller.line(entry)
+            {
+                say::talk(&line);
+            }
+        }
+        Ok(())
+    }
+
+    async fn pass_on(&mut self, said: Said) -> anyhow::Result<()> {
+        if let Err(error) = self.person.answer(&self.longhaul, self.run, said).await {
+            // A mistake at the prompt is told, and the prompt stays.
+            say::error(&error);
+            self.person.show_again();
+        }
+        Ok(())
+    }
+
+    async fn still_waits(&self) -> anyhow::Result<bool> {
+        let row = self.longhaul.ports().store.row(self.run).await?;
+        Ok(row.is_some_and(|row| {
+            matches!(
+                row.status,
+                Status::Waiting | Status::Blocked | Status::Paused
+            )
+        }))
+    }
+}
+
+/// Whether a person is needed after this fact; none: it says nothing of it.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "most facts say nothing about who is asked"
+)]
+fn asks(event: &Event) -> Option<bool> {
+    match event {
+        Event::RunWaiting(waiting) => Some(match waiting.wait {
+            Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Budget(_) => true,
+            Wait::Signal(_)
+            | Wait::Timer(_)
+            | Wait::Child(_)
+            | Wait::RateLimit(_)
+            | Wait::Retry(_)
+            | Wait::SandboxSlot
+            | Wait::Message(_)
+            | Wait::Worker => false,
+        }),
+        Event::RunBlocked(_) | Event::RunPaused(_) => Some(true),
+        Event::RunClaimed(_) => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,137 @@
+//! Finds the run or gate that a person means: a whole id, its last six
+//! letters, or `@last`.
+//!
+//! Never: guesses between two. A clash lists the candidates.
+
+use longhaul_core::id::{GateId, RunId};
+use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::port::store::{GatesAsk, RowsAsk};
+use longhaul_engine::Longhaul;
+
+use crate::cli::fail::{self, Failure};
+
+/// So many of the newest are looked through for the end of an id.
+const LOOKED_THROUGH: usize = 10_000;
+
+/// The shortest end of an id.
+const END_MIN: usize = 6;
+
+/// The run that is meant.
+pub(crate) async fn run(longhaul: &Longhaul, said: &str) -> anyhow::Result<RunId> {
+    if let Ok(run) = said.parse::<RunId>() {
+        return Ok(run);
+    }
+    if said == "@last" {
+        let ask = RowsAsk {
+            limit: 1,
+            ..RowsAsk::default()
+        };
+        let rows = longhaul.list(ask).await.map_err(fail::engine)?;
+        return match rows.first() {
+            Some(last) => Ok(last.row.id),
+            None => Err(Failure::usage("there is no run yet")
+                .hint("see it at work", "longhaul demo")
+                .into()),
+        };
+    }
+    let end = end_of(said, RunId::PREFIX)?;
+    let ask = RowsAsk {
+        limit: LOOKED_THROUGH,
+        ..RowsAsk::default()
+    };
+    let rows = longhaul.list(ask).await.map_err(fail::engine)?;
+    let fits: Vec<RunId> = rows
+        .iter()
+        .map(|listed| listed.row.id)
+        .filter(|id| id.to_string().ends_with(end))
+        .collect();
+    one(said, "run", &fits)
+}
+
+/// The gate that is meant; a run stands for its only open one.
+pub(crate) async fn gate(longhaul: &Longhaul, said: &str) -> anyhow::Result<GateRow> {
+    if let Ok(gate) = said.parse::<GateId>() {
+        return longhaul.gate(gate).await.map_err(fail::engine);
+    }
+    let is_run = said == "@last" || said.starts_with(RunId::PREFIX);
+    if is_run {
+        return only_gate(longhaul, run(longhaul, said).await?).await;
+    }
+    let end = end_of(said, GateId::PREFIX)?;
+    let ask = GatesAsk {
+        limit: LOOKED_THROUGH,
+        ..GatesAsk::default()
+    };
+    let gates = longhaul.gates(ask).await.map_err(fail::engine)?;
+    let fits: Vec<GateId> = gates
+        .iter()
+        .map(|gate| gate.spec.id)
+        .filter(|id| id.to_string().ends_with(end))
+        .collect();
+    if fits.is_empty() {
+        return only_gate(longhaul, run(longhaul, said).await?).await;
+    }
+    let id = one(said, "gate", &fits)?;
+    longhaul.gate(id).await.map_err(fail::engine)
+}
+
+async fn only_gate(longhaul: &Longhaul, run: RunId) -> anyhow::Result<GateRow> {
+    let ask = GatesAsk {
+        run: Some(run),
+        status: Some(GateStatus::Open),
+        limit: 100,
+        ..GatesAsk::default()
+    };
+    let mut open = longhaul.gates(ask).await.map_err(fail::engine)?;
+    match (open.pop(), open.len()) {
+        (Some(gate), 0) => Ok(gate),
+        (None, _) => {
+            // Says so if there is no such run at all.
+            longhaul.why(run).await.map_err(fail::engine)?;
+            Err(Failure::usage(format!("{run} waits for no answer"))
+                .hint("see what it does", format!("longhaul why {run}"))
+                .into())
+        }
+        (Some(gate), more) => {
+            let count = more + 1;
+            let mut failure = Failure::usage(format!("{run} waits for {count} answers; name one"));
+            for gate in open.iter().rev().chain([&gate]) {
+                let id = gate.spec.id;
+                failure = failure.hint(&gate.spec.ask, format!("longhaul gates show {id}"));
+            }
+            Err(failure.into())
+        }
+    }
+}
+
+fn end_of<'a>(said: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
+    let end = said
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix('_'))
+        .unwrap_or(said);
+    if end.len() < END_MIN || !end.chars().all(|letter| letter.is_ascii_alphanumeric()) {
+        let words = format!(
+            "`{said}` is no id: give the whole id, its last {END_MIN} letters or more, or @last"
+        );
+        return Err(Failure::usage(words)
+            .hint("all runs", "longhaul ls --all")
+            .into());
+    }
+    Ok(end)
+}
+
+fn one<Id: Copy + std::fmt::Display>(said: &str, what: &str, fits: &[Id]) -> anyhow::Result<Id> {
+    match fits {
+        [only] => Ok(*only),
+        [] => Err(
+            Failure::usage(format!("there is no {what} that ends in `{said}`"))
+                .hint("all runs", "longhaul ls --all")
+                .into(),
+        ),
+        several => {
+            let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
+            let words = format!("several end in `{said}`: {}", names.join(", "));
+            Err(Failure::usage(words).into())
+        }
+    }
+}

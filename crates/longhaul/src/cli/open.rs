@@ -1,0 +1,94 @@
+//! Opens the project's store: to drive it, or to look in and say a word.
+//!
+//! Never: makes a store only to find it empty.
+
+use std::sync::Arc;
+
+use longhaul::assemble::{AssembleError, House, Opening, open, store_file};
+use longhaul_core::port::store::StoreError;
+use longhaul_store::Role;
+use longhaul_store::options::Fatal;
+
+use crate::cli::fail::{self, Failure};
+use crate::cli::{here, say};
+
+/// A store in this process's hands, or in another's.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// This process drives it.
+    Driving(House),
+    /// Another does; this is who.
+    Beside(House, String),
+}
+
+/// Opens the store to say a word or to look; there must be one.
+pub(crate) fn look() -> anyhow::Result<House> {
+    match look_if_there()? {
+        Some(house) => Ok(house),
+        None => Err(
+            Failure::usage("there are no runs here yet: nothing was ever submitted")
+                .hint("see it at work", "longhaul demo")
+                .hint("look elsewhere", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
+                .into(),
+        ),
+    }
+}
+
+/// The same; none when there is no store.
+pub(crate) fn look_if_there() -> anyhow::Result<Option<House>> {
+    let here = here::surroundings()?;
+    let config = here::config(&here)?;
+    let file = store_file(&config).map_err(fail::assemble)?;
+    if !file.exists() {
+        return Ok(None);
+    }
+    open(config, opening(Role::Outsider))
+        .map(Some)
+        .map_err(fail::assemble)
+}
+
+/// Opens the store beside whoever drives it, and makes it if need be.
+pub(crate) fn beside() -> anyhow::Result<House> {
+    let here = here::surroundings()?;
+    open(here::config(&here)?, opening(Role::Outsider)).map_err(fail::assemble)
+}
+
+/// Opens the store to drive it; an error if another does.
+pub(crate) fn drive() -> anyhow::Result<House> {
+    let here = here::surroundings()?;
+    open(here::config(&here)?, opening(Role::Driver)).map_err(fail::assemble)
+}
+
+/// Drives the store if nobody does, else stands beside who does.
+pub(crate) fn drive_if_free() -> anyhow::Result<Opened> {
+    let here = here::surroundings()?;
+    let config = here::config(&here)?;
+    match open(config.clone(), opening(Role::Driver)) {
+        Ok(house) => Ok(Opened::Driving(house)),
+        Err(AssembleError::Store(StoreError::Driven { holder, .. })) => {
+            let house = open(config, opening(Role::Outsider)).map_err(fail::assemble)?;
+            Ok(Opened::Beside(house, holder))
+        }
+        Err(error) => Err(fail::assemble(error)),
+    }
+}
+
+fn opening(role: Role) -> Opening {
+    let holder = std::env::args().nth(1).unwrap_or_default();
+    Opening {
+        role,
+        holder: format!("longhaul {holder}"),
+        fatal: Some(fatal()),
+    }
+}
+
+/// After a failed sync nothing is known: the process ends, and the next one
+/// reads what is really there.
+fn fatal() -> Fatal {
+    Arc::new(|why: &str| {
+        say::talk(&format!(
+            "error: the store failed, and nothing is known until it is read again: {why}"
+        ));
+        std::process::exit(1);
+    })
+}

@@ -1,0 +1,206 @@
+//! `longhaul run`: submits a task and follows it to its end, driving if nobody does.
+//!
+//! Never: exit code 0 for a run that did not complete.
+
+use clap::Args;
+use longhaul::assemble::House;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::time::Millis;
+
+use crate::cli::driving::Driving;
+use crate::cli::exit::Exit;
+use crate::cli::fail::{self, Failure};
+use crate::cli::follow::{Follower, Manner, Over};
+use crate::cli::open::{Opened, drive_if_free};
+use crate::cli::submit::submit;
+use crate::cli::task_args::TaskArgs;
+use crate::cli::{runtime, say};
+
+const EXAMPLES: &str = "Examples:
+  longhaul run writer \"Summarise README.md in five lines\"
+  longhaul run writer - < task.txt              the task from stdin
+  longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
+
+Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
+5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
+
+/// Submits a task and follows it.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    task: TaskArgs,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+/// How a run is followed.
+#[derive(Debug, Args)]
+pub(crate) struct FollowArgs {
+    /// Print the run as one JSON object at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Ask nobody: a run that waits for a person ends this command with 3
+    #[arg(long)]
+    pub(crate) no_input: bool,
+    /// Follow no longer than this, such as 10m; the run goes on
+    #[arg(long, value_name = "SPAN")]
+    timeout: Option<String>,
+    /// Tell nothing on the way
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl FollowArgs {
+    pub(crate) fn manner(&self) -> Manner {
+        Manner {
+            silent: self.quiet || self.json,
+            as_json: false,
+            leave_at_person: self.no_input,
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> anyhow::Result<Option<Millis>> {
+        let Some(said) = &self.timeout else {
+            return Ok(None);
+        };
+        match longhaul::span::read(said) {
+            Some(span) => Ok(Some(span)),
+            None => {
+                let examples = longhaul::span::SPAN_EXAMPLES;
+                let words = format!("--timeout {said}: write a span such as {examples}");
+                Err(Failure::usage(words).into())
+            }
+        }
+    }
+}
+
+impl Run {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let timeout = self.follow.timeout()?;
+        let opened = drive_if_free()?;
+        runtime::driving()?.block_on(async {
+            let (house, drives) = match &opened {
+                Opened::Driving(house) => (house, true),
+                Opened::Beside(house, _) => (house, false),
+            };
+            let run = submit(house, &self.task).await?;
+            if !self.follow.json && !self.follow.manner().silent {
+                say::talk(&format!("{run}  {}", self.task.agent()));
+            }
+            let followed = Followed {
+                house,
+                run,
+                after: Seq::START,
+                drives,
+                timeout,
+            };
+            followed.to_its_end(&self.follow).await
+        })
+    }
+}
+
+/// A run to be followed by this command.
+pub(crate) struct Followed<'a> {
+    pub(crate) house: &'a House,
+    pub(crate) run: RunId,
+    pub(crate) after: Seq,
+    /// Nobody else drives.
+    pub(crate) drives: bool,
+    pub(crate) timeout: Option<Millis>,
+}
+
+/// Why following came to an end.
+enum End {
+    Over(Over),
+    TimedOut,
+    Interrupted,
+}
+
+impl Followed<'_> {
+    /// Follows, drives if need be, and says how it ended.
+    pub(crate) async fn to_its_end(self, args: &FollowArgs) -> anyhow::Result<Exit> {
+        let longhaul = &self.house.longhaul;
+        let mut driving = match self.drives {
+            true => Some(Driving::start(self.house)?),
+            false => None,
+        };
+        let mut follower = Follower::new(longhaul, self.run, self.after, args.manner()).await?;
+        let end = self.wait(&mut follower, &mut driving).await;
+        if let Some(driving) = driving {
+            driving.end().await?;
+        }
+        let end = end?;
+        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
+        if args.json {
+            say::data(&serde_json::to_string(&view)?)?;
+        } else if let Some(output) = &view.output {
+            say::data(&output.text)?;
+        }
+        let run = self.run;
+        let quiet = args.manner().silent;
+        let talk = |words: String| {
+            if quiet {
+            } else {
+                say::talk(&words)
+            }
+        };
+        Ok(match end {
+            End::Over(Over::Ended) => Exit::of(&view),
+            End::Over(Over::Person) => {
+                talk(format!("{run} waits for a person: longhaul why {run}"));
+                Exit::of(&view)
+            }
+            End::TimedOut => {
+                talk(self.goes_on(view.status.as_str()).await?);
+                Exit::TimedOut
+            }
+            End::Over(Over::Detached) | End::Interrupted => {
+                talk(self.goes_on(view.status.as_str()).await?);
+                Exit::Interrupted
+            }
+        })
+    }
+
+    async fn wait(
+        &self,
+        follower: &mut Follower,
+        driving: &mut Option<Driving>,
+    ) -> anyhow::Result<End> {
+        let clock = &self.house.longhaul.ports().clock;
+        let over = async {
+            match self.timeout {
+                Some(span) => clock.sleep_until(clock.now().plus(span)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let broke = async {
+            match driving {
+                Some(driving) => driving.broke().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            followed = follower.follow() => followed.map(End::Over),
+            error = broke => Err(error),
+            () = over => Ok(End::TimedOut),
+            _ = tokio::signal::ctrl_c() => Ok(End::Interrupted),
+        }
+    }
+
+    /// What becomes of a run that is no longer followed.
+    async fn goes_on(&self, status: &str) -> anyhow::Result<String> {
+        let run = self.run;
+        if !self.drives {
+            return Ok(format!(
+                "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
+            ));
+        }
+        let row = self.house.longhaul.ports().store.row(run).await?;
+        let last = row.map_or(Seq::START, |row| row.last);
+        Ok(format!(
+            "saved at event {last}, nothing runs now: longhaul watch {run} goes on"
+        ))
+    }
+}
