@@ -6,6 +6,7 @@ mod agents;
 mod bench;
 mod card;
 mod config;
+mod demo;
 mod driving;
 mod exit;
 mod fail;
@@ -50,6 +51,8 @@ enum Command {
     /// What is set, by whom, and where it is read
     #[command(subcommand)]
     Config(config::Config),
+    /// Shows an agent at work, an approval, a SIGKILL and a recovery; needs no key
+    Demo(demo::Demo),
     /// Submits a task and follows it to its end; drives if nobody does
     Run(run::Run),
     /// Submits a task and returns as soon as it is on disk
@@ -72,6 +75,7 @@ impl Cli {
             Command::Agents(agents) => agents.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Config(config) => config.run().map(|()| Exit::Done),
+            Command::Demo(demo) => demo.run(),
             Command::Run(run) => run.run(),
             Command::Submit(submit) => submit.run(),
             Command::Version(version) => version.run().map(|()| Exit::Done),

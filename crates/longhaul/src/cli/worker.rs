@@ -30,6 +30,9 @@ pub(crate) struct Worker {
     /// Tell nothing
     #[arg(long, short)]
     quiet: bool,
+    /// Stop when stdin is closed: for programs that start a worker and may die
+    #[arg(long, hide = true)]
+    until_eof: bool,
 }
 
 /// Tells what the worker does, one line for each.
@@ -78,6 +81,7 @@ impl Worker {
             let mut worked = std::pin::pin!(worker.run(stop.clone()));
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut parent = std::pin::pin!(parent_gone(self.until_eof));
             loop {
                 tokio::select! {
                     biased;
@@ -87,6 +91,7 @@ impl Worker {
                     }
                     _ = terminated.recv() => {}
                     _ = interrupted.recv() => {}
+                    () = parent.as_mut(), if !stop.is_draining() => {}
                 }
                 match stop.is_draining() {
                     false => {
@@ -98,4 +103,17 @@ impl Worker {
             }
         })
     }
+}
+
+/// Returns when whoever started this process has closed its stdin.
+async fn parent_gone(heeded: bool) {
+    if !heeded {
+        return std::future::pending().await;
+    }
+    let (gone, heard) = tokio::sync::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        drop(gone);
+    });
+    _ = heard.await;
 }

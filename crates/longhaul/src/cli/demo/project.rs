@@ -1,0 +1,116 @@
+//! The demo's project: a folder with an agent, a script and six notes.
+//!
+//! Never: writes over a file that is there, or outside its folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use longhaul::config::surroundings::Surroundings;
+
+/// The demo's agent.
+pub(crate) const AGENT: &str = "demo-tidier";
+
+/// What the folder begins with.
+const FILES: &[(&str, &str)] = &[
+    (
+        "longhaul.toml",
+        "# Every value has a default: longhaul config show --origin\n",
+    ),
+    (
+        "agents/demo-tidier.md",
+        include_str!("../../../demo/demo-tidier.md"),
+    ),
+    (
+        "scripts/demo-tidier.yaml",
+        include_str!("../../../demo/demo-tidier.yaml"),
+    ),
+    (
+        ".longhaul/vault/Inbox/lamp idea.md",
+        include_str!("../../../demo/notes/lamp-idea.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/lamp parts.md",
+        include_str!("../../../demo/notes/lamp-parts.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/tuesday meeting.md",
+        include_str!("../../../demo/notes/tuesday-meeting.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/meeting follow-up.md",
+        include_str!("../../../demo/notes/meeting-follow-up.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/groceries.md",
+        include_str!("../../../demo/notes/groceries.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/diary.md",
+        include_str!("../../../demo/notes/diary.md"),
+    ),
+];
+
+/// The demo's folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    folder: PathBuf,
+    said: String,
+    here: Surroundings,
+}
+
+impl Project {
+    /// Makes the folder, or takes the one that is there.
+    pub(crate) fn make(here: &Surroundings) -> anyhow::Result<Self> {
+        let folder = match here.project() {
+            Some(root) => root.join(".longhaul/demo"),
+            None => here.cwd.join("longhaul-demo"),
+        };
+        for (name, text) in FILES {
+            put(&folder.join(name), text).with_context(|| {
+                format!(
+                    "the demo can't write to {}; go to another folder",
+                    folder.display()
+                )
+            })?;
+        }
+        Ok(Self {
+            said: here.said(&folder).display().to_string(),
+            folder,
+            here: here.clone(),
+        })
+    }
+
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder as it is said to people.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// As if somebody stood in it, with nothing set: the demo is the same for all.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        let env = self.here.env.iter();
+        Surroundings {
+            cwd: self.folder.clone(),
+            env: env
+                .filter(|(name, _)| !name.starts_with("LONGHAUL_"))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            home: None,
+        }
+    }
+}
+
+fn put(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, text)
+}
