@@ -51,10 +51,9 @@ impl SqliteStore {
         self.boot
     }
 
-    /// How many commits changed this store since it was opened, as far as they
-    /// were noticed.
+    /// How many commits of this process changed runs since the store was opened.
     pub fn commits(&self) -> u64 {
-        self.changes.rung()
+        self.writer.commits()
     }
 
     /// Refuses what only a driver may do.

@@ -166,6 +166,7 @@ fn start(ground: Ground, options: &Options) -> Result<SqliteStore, StoreError> {
         clock: Arc::clone(&options.clock),
         busy: options.busy,
         changes: bell.clone(),
+        commits: Arc::default(),
         fatal: options.fatal.clone(),
         faults: options.faults.clone(),
         lock: ground.lock,

@@ -59,12 +59,6 @@ impl Changes {
         }
     }
 
-    /// How often the bell has rung: for each commit of this process, and for
-    /// each time that another's was noticed.
-    pub(crate) fn rung(&self) -> u64 {
-        *self.bell.borrow()
-    }
-
     /// Hears everything from now on.
     pub(crate) fn listen(&self) -> Box<dyn Watch> {
         let heard = self.bell.subscribe();

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(crate) struct Writer {
     /// How long another process that writes is waited for.
     pub(crate) busy: Duration,
     pub(crate) changes: watch::Sender<u64>,
+    /// Commits of this thread that were news to anybody.
+    pub(crate) commits: Arc<AtomicU64>,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) faults: Option<Arc<dyn Faults>>,
     /// Held as long as this thread writes, and no longer.
@@ -52,6 +55,7 @@ pub(crate) struct Writer {
 /// closes the file and lets go of the lock before the drop returns.
 pub(crate) struct WriterHandle {
     at: Arc<str>,
+    commits: Arc<AtomicU64>,
     commands: Option<mpsc::Sender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,6 +75,7 @@ impl Writer {
         // From here on this thread does the waiting.
         let alone = self.conn.busy_timeout(Duration::ZERO);
         alone.map_err(|error| sql_error(error, &at))?;
+        let commits = Arc::clone(&self.commits);
         let (commands, inbox) = mpsc::channel(WAITING_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -78,6 +83,7 @@ impl Writer {
             .map_err(|error| io_error(error, &at))?;
         Ok(WriterHandle {
             at,
+            commits,
             commands: Some(commands),
             thread: Some(thread),
         })
@@ -114,6 +120,7 @@ impl Writer {
         let lost = match done {
             Ok(is_news) => {
                 if is_news {
+                    self.commits.fetch_add(1, Ordering::Relaxed);
                     self.changes
                         .send_modify(|count| *count = count.wrapping_add(1));
                 }
@@ -275,6 +282,11 @@ fn answer(works: impl IntoIterator<Item = Box<dyn Work>>, lost: Option<&Lost>, a
 }
 
 impl WriterHandle {
+    /// How many commits of this process were news to anybody.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     /// Hands a command in and waits until its commit stands. A caller that goes
     /// away does not take its command with it.
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>

@@ -5,6 +5,7 @@
 
 mod journal;
 mod load;
+mod turn;
 
 use clap::Subcommand;
 
@@ -13,12 +14,15 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// What a durable event costs: the disk, a bare SQLite loop, and the store
     Journal(journal::Journal),
+    /// What a durable turn costs: commits, CPU, bytes, and recovery after kill -9
+    Turn(turn::Turn),
 }
 
 impl Bench {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Journal(journal) => journal.run(),
+            Self::Turn(turn) => turn.run(),
         }
     }
 }

@@ -6,7 +6,7 @@ use longhaul_core::policy::gate::{GateKind, GateRow};
 use longhaul_run::outside::standing_digest;
 use serde_json::Value;
 
-use crate::cli::teller::clock;
+use crate::cli::teller::day;
 
 /// So many lines of what is frozen are shown.
 const LINES_MAX: usize = 24;
@@ -43,7 +43,7 @@ pub(crate) fn card(gate: &GateRow) -> Vec<String> {
         foot.push(format!("{} people must agree", gate.spec.approvers.count));
     }
     if let Some(deadline) = gate.deadline {
-        foot.push(format!("until {}", clock(deadline)));
+        foot.push(format!("until {}", day(deadline)));
     }
     if let Some(digest) = standing_digest(gate) {
         foot.push(format!("digest {}", &digest.to_string()[..12]));

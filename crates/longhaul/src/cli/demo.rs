@@ -6,7 +6,7 @@
 mod project;
 mod score;
 mod stage;
-mod worker;
+pub(crate) mod worker;
 
 use clap::Args;
 use longhaul::assemble::{Opening, open};

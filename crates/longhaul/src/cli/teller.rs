@@ -212,3 +212,13 @@ pub(crate) fn clock(at: Timestamp) -> String {
         .strftime("%H:%M:%S")
         .to_string()
 }
+
+/// The day and time where the reader is.
+pub(crate) fn day(at: Timestamp) -> String {
+    let Ok(at) = jiff::Timestamp::from_microsecond(at.as_micros()) else {
+        return at.to_string();
+    };
+    at.to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M")
+        .to_string()
+}
