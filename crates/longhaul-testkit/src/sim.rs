@@ -1,8 +1,8 @@
 //! The proof of the heart: many workers, crashes between any two steps, people
 //! who answer, write and cancel, clocks that jump, over one store.
 //!
-//! Never: the engine. A small driver stands in for it; what it drives, the
-//! heart and the store, is the real thing.
+//! Never: the engine. A small driver stands in for it here; the engine's own
+//! tests hire the real one.
 
 pub mod check;
 pub mod dice;
@@ -16,6 +16,7 @@ pub mod people;
 pub mod scenario;
 pub mod script;
 pub mod shepherd;
+pub mod staff;
 
 /// A call of the store that failed, or a run that did not fold: a fault.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -4,12 +4,15 @@
 //! code with what it checks finds nothing.
 
 mod calls;
+mod debts;
 mod lanes;
 mod money;
 mod order;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
+
+pub use crate::sim::check::debts::check_debts;
 
 use crate::sim::Fault;
 use crate::sim::outside::{Asked, Deed};

@@ -246,7 +246,6 @@ impl Drive {
             let deed = Deed {
                 run: self.run_id,
                 call: next.call,
-                attempt: next.attempt,
                 epoch: self.epoch,
                 class: next.class,
             };

@@ -4,7 +4,7 @@
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::{OpenAsk, Opened};
+use longhaul_core::port::store::Opened;
 use longhaul_core::time::Millis;
 
 use crate::clock::SimClock;
@@ -12,11 +12,12 @@ use crate::conformance::harness::Harness;
 use crate::ids::Ids;
 use crate::mem_store::{Broken, MemStore};
 use crate::sim::Fault;
-use crate::sim::check::{Seen, check};
+use crate::sim::check::{Seen, check, check_debts};
 use crate::sim::dice::Dice;
 use crate::sim::driver::Ports;
 use crate::sim::outside::Outside;
 use crate::sim::shepherd::Crew;
+use crate::sim::staff::Staff;
 use crate::sim::{people, scenario};
 
 /// What one history came to.
@@ -48,6 +49,11 @@ pub async fn live(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
 
 /// Lives through one seed over any store, and checks every invariant at the end.
 pub async fn live_over(seed: u64, harness: &Harness) -> Result<Lived, Fault> {
+    live_by(Staff::stand_in(), seed, harness).await
+}
+
+/// The same in the hands of other drivers.
+pub async fn live_by(staff: Staff, seed: u64, harness: &Harness) -> Result<Lived, Fault> {
     let outside = Outside::default();
     let ports = Ports {
         store: harness.store.clone(),
@@ -58,7 +64,7 @@ pub async fn live_over(seed: u64, harness: &Harness) -> Result<Lived, Fault> {
     let clock = harness.clock.clone();
     let mut fate = Fate {
         dice: Dice::new(seed),
-        crew: Crew::new(ports, clock, ids.clone(), scenario::inbox()?),
+        crew: Crew::new(ports, clock, ids.clone(), scenario::inbox()?).of(staff),
         ids,
         opened: Vec::new(),
         crashes: 0,
@@ -80,9 +86,11 @@ pub async fn live_over(seed: u64, harness: &Harness) -> Result<Lived, Fault> {
         .is_clean()
         .then_some(())
         .ok_or_else(|| format!("rows crossed each other: {repairs:?}").into());
+    let debts = check_debts(&fate.crew.ports, &seen.journals).await;
     peace
         .and(clean)
         .and_then(|()| check(&seen))
+        .and(debts)
         .map_err(|fault| format!("{fault}\n{}", seen.timeline()))?;
     let events = seen.journals.iter().map(|(_, entries)| entries.len()).sum();
     Ok(Lived {
@@ -161,12 +169,7 @@ impl Fate {
         }
         let id = self.ids.run();
         let task = scenario::random(&mut self.dice, id)?;
-        let run = longhaul_run::submit::submit(id, task)?;
-        let ask = OpenAsk {
-            runs: vec![run],
-            blobs: Vec::new(),
-            idempotency: None,
-        };
+        let ask = self.crew.staff.opening(id, task)?;
         if matches!(self.crew.ports.store.open(ask).await?, Opened::New(_)) {
             self.opened.push(id);
         }

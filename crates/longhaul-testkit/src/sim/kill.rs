@@ -3,19 +3,19 @@
 //! Never: a lucky moment. Every point between two writes is tried.
 
 use longhaul_core::event::entry::Entry;
-use longhaul_core::port::store::OpenAsk;
 use longhaul_core::status::Outcome;
 use longhaul_core::time::Millis;
 
 use crate::conformance::harness::Harness;
 use crate::ids::Ids;
 use crate::sim::Fault;
-use crate::sim::check::{Seen, check};
+use crate::sim::check::{Seen, check, check_debts};
 use crate::sim::driver::Ports;
 use crate::sim::outside::Outside;
 use crate::sim::people;
 use crate::sim::scenario::{self, Scenario};
 use crate::sim::shepherd::{Crew, TTL};
+use crate::sim::staff::Staff;
 
 /// Where a driver dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,16 @@ pub struct Ended {
 
 /// Plays a scenario over a fresh store, with one death, to its end.
 pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Result<Ended, Fault> {
+    play_by(Staff::stand_in(), harness, scenario, death).await
+}
+
+/// The same in the hands of other drivers.
+pub async fn play_by(
+    staff: Staff,
+    harness: &Harness,
+    scenario: &Scenario,
+    death: Death,
+) -> Result<Ended, Fault> {
     let outside = Outside::default();
     let ports = Ports {
         store: harness.store.clone(),
@@ -52,18 +62,14 @@ pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Resul
     let ids = Ids::new(1);
     let run = ids.run();
     let task = scenario::task(run, &scenario.script, scenario.policy.clone())?;
-    let open = OpenAsk {
-        runs: vec![longhaul_run::submit::submit(run, task)?],
-        blobs: Vec::new(),
-        idempotency: None,
-    };
-    ports.store.open(open).await?;
+    ports.store.open(staff.opening(run, task)?).await?;
     let mut crew = Crew::new(
         ports.clone(),
         harness.clock.clone(),
         ids,
         scenario::inbox()?,
-    );
+    )
+    .of(staff);
     crew.hire().await?;
     let steps = until_death(&mut crew, death).await?;
     if death != Death::None {
@@ -78,11 +84,13 @@ pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Resul
     crew.bring_home().await?;
     let journal = people::journal(&ports, run).await?;
     let folded = people::fold(&ports, run).await?.ok_or("the run is gone")?;
-    check(&Seen {
+    let seen = Seen {
         journals: vec![(run, journal.clone())],
         deeds: outside.deeds(),
         asked: outside.asked(),
-    })?;
+    };
+    check(&seen)?;
+    check_debts(&ports, &seen.journals).await?;
     let outcome = folded.outcome().cloned().ok_or("the run never ended")?;
     Ok(Ended {
         journal,
@@ -137,9 +145,23 @@ where
     Fresh: Fn() -> Made,
     Made: Future<Output = Harness>,
 {
-    let whole = play(&fresh().await, scenario, Death::None).await?;
+    kill_everywhere(&Staff::stand_in(), scenario, fresh).await
+}
+
+/// The same in the hands of other drivers.
+pub async fn kill_everywhere<Fresh, Made>(
+    staff: &Staff,
+    scenario: &Scenario,
+    fresh: Fresh,
+) -> Result<usize, Fault>
+where
+    Fresh: Fn() -> Made,
+    Made: Future<Output = Harness>,
+{
+    let whole = play_by(staff.clone(), &fresh().await, scenario, Death::None).await?;
     for cut in 0..=whole.steps {
-        let ended = play(&fresh().await, scenario, Death::AfterSteps(cut))
+        let death = Death::AfterSteps(cut);
+        let ended = play_by(staff.clone(), &fresh().await, scenario, death)
             .await
             .map_err(|fault| format!("{} killed after step {cut}: {fault}", scenario.name))?;
         let same = ended.outcome == whole.outcome && ended.tools == whole.tools;

@@ -167,11 +167,10 @@ impl Lone {
             };
         }
         let done = todos.iter().map(|todo| {
-            let (call, attempt, class) = (todo.call, todo.attempt, todo.class);
+            let (call, class) = (todo.call, todo.class);
             let output = self.outside.act(Deed {
                 run,
                 call,
-                attempt,
                 epoch,
                 class,
             });

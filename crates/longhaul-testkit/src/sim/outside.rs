@@ -2,6 +2,7 @@
 //!
 //! Never: forgets in a crash. That is the point of it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::event::tool::{Finding, ToolOutput};
@@ -15,8 +16,6 @@ pub struct Deed {
     pub run: RunId,
     /// In which call.
     pub call: CallId,
-    /// Which start of it.
-    pub attempt: u32,
     /// By which driver.
     pub epoch: Epoch,
     /// Of which class.
@@ -44,6 +43,10 @@ pub struct Outside {
 struct State {
     deeds: Vec<Deed>,
     asked: Vec<Asked>,
+    fences: BTreeMap<(RunId, CallId), Epoch>,
+    handed: Vec<(RunId, CallId, Epoch)>,
+    owed: Vec<(RunId, CallId)>,
+    wrongs: Vec<String>,
 }
 
 impl Outside {
@@ -69,6 +72,45 @@ impl Outside {
         } else {
             Finding::NotHappened
         }
+    }
+
+    /// Whether a tool that heeds the fence lets this driver in: one that comes
+    /// after another with a higher epoch is refused.
+    pub fn admits(&self, run: RunId, call: CallId, epoch: Epoch) -> bool {
+        self.with(|state| {
+            let highest = state.fences.entry((run, call)).or_insert(epoch);
+            *highest = epoch.max(*highest);
+            *highest == epoch
+        })
+    }
+
+    /// A result is in the hands of this driver.
+    pub fn hand_over(&self, run: RunId, call: CallId, epoch: Epoch) {
+        self.with(|state| state.handed.push((run, call, epoch)));
+    }
+
+    /// A driver has ended by itself: what it had in its hands it has told.
+    pub fn parted(&self, run: RunId, epoch: Epoch) {
+        self.with(|state| {
+            let told = |handed: &(RunId, CallId, Epoch)| (handed.0, handed.2) == (run, epoch);
+            let told = state.handed.iter().filter(|handed| told(handed));
+            state.owed.extend(told.map(|(run, call, _)| (*run, *call)));
+        });
+    }
+
+    /// Results that drivers had in their hands and did not lose in a crash.
+    pub fn owed(&self) -> Vec<(RunId, CallId)> {
+        self.with(|state| state.owed.clone())
+    }
+
+    /// Something was done that must not be.
+    pub fn wrong(&self, what: String) {
+        self.with(|state| state.wrongs.push(what));
+    }
+
+    /// What was done that must not be.
+    pub fn wrongs(&self) -> Vec<String> {
+        self.with(|state| state.wrongs.clone())
     }
 
     /// Remembers a question to the model.

@@ -13,8 +13,9 @@ use longhaul_run::Moment;
 use crate::clock::SimClock;
 use crate::ids::Ids;
 use crate::sim::Fault;
-use crate::sim::driver::{Drive, Going, Ports};
+use crate::sim::driver::{Going, Ports};
 use crate::sim::people;
+use crate::sim::staff::{Driving, Process, Staff};
 
 /// A worker that is silent for longer counts as dead.
 pub const TTL: Millis = Millis::from_secs(15);
@@ -29,7 +30,8 @@ const SLOTS: usize = 3;
 #[derive(Debug)]
 pub struct Hand {
     id: WorkerId,
-    drives: Vec<Drive>,
+    process: Box<dyn Process>,
+    drives: Vec<Box<dyn Driving>>,
     beat_at: Timestamp,
     stalled_until: Timestamp,
 }
@@ -39,6 +41,8 @@ pub struct Hand {
 pub struct Crew {
     /// What everybody works with.
     pub ports: Ports,
+    /// Who is hired.
+    pub staff: Staff,
     /// The clock of the store.
     pub clock: SimClock,
     ids: Ids,
@@ -49,10 +53,11 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// So many workers, each new.
+    /// Nobody yet; the stand-in will be hired.
     pub fn new(ports: Ports, clock: SimClock, ids: Ids, inbox: InboxName) -> Self {
         Self {
             ports,
+            staff: Staff::stand_in(),
             clock,
             ids,
             inbox,
@@ -61,10 +66,17 @@ impl Crew {
         }
     }
 
+    /// The same, hiring others.
+    #[must_use]
+    pub fn of(self, staff: Staff) -> Self {
+        Self { staff, ..self }
+    }
+
     /// One worker more, which has said that it lives.
     pub async fn hire(&mut self) -> Result<(), Fault> {
         let hand = Hand {
             id: self.ids.worker(),
+            process: (self.staff.hire)(&self.ports, &self.clock),
             drives: Vec::new(),
             beat_at: self.clock.now(),
             stalled_until: Timestamp::default(),
@@ -122,7 +134,8 @@ impl Crew {
         };
         hand.beat_at = self.clock.now();
         if self.ports.store.renew(beat).await?.standing == Standing::Dead {
-            hand.drives.retain(Drive::is_telling);
+            hand.drives.retain(|drive| drive.goes_on_unheard());
+            hand.process.begins_anew();
             hand.id = self.ids.worker();
             let again = Beat {
                 worker: hand.id,
@@ -133,7 +146,7 @@ impl Crew {
             };
             self.ports.store.renew(again).await?;
         }
-        Ok(())
+        hand.process.lives(hand.id).await
     }
 
     /// Every worker says that it lives.
@@ -163,9 +176,14 @@ impl Crew {
         if hand.drives.is_empty() {
             return Ok(false);
         }
-        let chosen = choose(hand.drives.len());
+        // Whoever waits for something is passed over.
+        let first = choose(hand.drives.len());
+        let mut order = (first..hand.drives.len()).chain(0..first);
+        let Some(chosen) = order.find(|place| hand.drives[*place].is_ready()) else {
+            return Ok(false);
+        };
         let drive = &mut hand.drives[chosen];
-        if fenced && !drive.is_telling() {
+        if fenced && !drive.goes_on_unheard() {
             return Ok(false);
         }
         match drive.step(choose).await? {
@@ -191,8 +209,8 @@ impl Crew {
         let moment = Moment::at(self.clock.now());
         let hand = &mut self.hands[place];
         for run in &claimed {
-            hand.drives
-                .push(Drive::new(self.ports.clone(), hand.id, run, moment));
+            let drive = hand.process.take_up(hand.id, run, moment);
+            hand.drives.push(drive);
         }
         Ok(!claimed.is_empty())
     }

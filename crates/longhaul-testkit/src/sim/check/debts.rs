@@ -1,0 +1,42 @@
+//! No result is lost but in a crash: what a driver had in its hands stands in
+//! the journal, or beside it when it came too late.
+//!
+//! Never: asks for what a crash took.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{CallId, RunId};
+
+use crate::sim::Fault;
+use crate::sim::driver::Ports;
+
+/// Checks what the world saw of the drivers themselves.
+pub async fn check_debts(ports: &Ports, journals: &[(RunId, Vec<Entry>)]) -> Result<(), Fault> {
+    if let Some(wrong) = ports.outside.wrongs().first() {
+        return Err(wrong.as_str().into());
+    }
+    let mut kept = BTreeSet::new();
+    for (run, entries) in journals {
+        let late = ports.shelves.late(*run).await?;
+        kept.extend(late.into_iter().map(|late| (*run, late.call)));
+        let results = entries.iter().filter_map(|entry| result(&entry.event));
+        kept.extend(results.map(|call| (*run, call)));
+    }
+    let lost = |owed: &&(RunId, CallId)| !kept.contains(owed);
+    match ports.outside.owed().iter().find(lost) {
+        None => Ok(()),
+        Some((run, call)) => Err(format!("{run}: the result of {call} was lost").into()),
+    }
+}
+
+/// The call that this fact brings a real result of.
+fn result(event: &Event) -> Option<CallId> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only results are looked at")]
+    match event {
+        Event::ToolCompleted(data) | Event::ToolFailed(data) => Some(data.call),
+        Event::ToolSurfaced(data) => Some(data.call),
+        _ => None,
+    }
+}
