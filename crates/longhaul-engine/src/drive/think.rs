@@ -76,10 +76,12 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
     if desk.stop.is_draining() {
         return Ok(Heard::Failed(stopped()));
     }
+    let ask = desk.spell_out(ask).await?;
+    // The last wait before the question: what is read after this may take so
+    // long that the run is another's by then.
     if !desk.lease.may_begin().await {
         return Ok(Heard::Gone);
     }
-    let ask = desk.spell_out(ask).await?;
     let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
     let question = AssertUnwindSafe(capsule.model.model.reply(&ask, &ear)).catch_unwind();
     let question = pin!(question);
