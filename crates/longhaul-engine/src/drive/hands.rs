@@ -2,14 +2,14 @@
 //!
 //! Never: begins a call whose start is not journaled, or lets a panic out.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
@@ -41,17 +41,23 @@ pub(super) struct Ended {
 }
 
 /// Calls under way.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Hands {
-    running: FuturesUnordered<BoxFuture<'static, Option<Ended>>>,
-    classes: BTreeMap<CallId, EffectClass>,
-    dropped: BTreeMap<CallId, tokio_util::sync::CancellationToken>,
+    running: Vec<Running>,
 }
 
-impl fmt::Debug for Hands {
+/// A call under way. To drop it is to let go of it: it never comes back.
+struct Running {
+    call: CallId,
+    class: EffectClass,
+    work: BoxFuture<'static, Ended>,
+}
+
+impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hands")
-            .field("classes", &self.classes)
+        f.debug_struct("Running")
+            .field("call", &self.call)
+            .field("class", &self.class)
             .finish_non_exhaustive()
     }
 }
@@ -59,70 +65,56 @@ impl fmt::Debug for Hands {
 impl Hands {
     /// Whether this call is under way.
     pub(super) fn holds(&self, call: CallId) -> bool {
-        self.classes.contains_key(&call)
+        self.running.iter().any(|running| running.call == call)
     }
 
     /// Whether none is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.classes.is_empty()
+        self.running.is_empty()
     }
 
     /// Begins a call.
     pub(super) fn begin(&mut self, begun: Begun) {
-        let call = begun.around.call;
-        let drop = tokio_util::sync::CancellationToken::new();
-        self.classes.insert(call, begun.class);
-        self.dropped.insert(call, drop.clone());
-        let work = async move {
-            tokio::select! {
-                biased;
-                ended = make(begun) => Some(ended),
-                () = drop.cancelled() => None,
-            }
-        };
-        self.running.push(work.boxed());
+        self.running.push(Running {
+            call: begun.around.call,
+            class: begun.class,
+            work: make(begun).boxed(),
+        });
     }
 
     /// A call that ended before it began.
     pub(super) fn end_at_once(&mut self, ended: Ended) {
-        self.classes.insert(ended.call, EffectClass::Pure);
-        self.running.push(async move { Some(ended) }.boxed());
+        self.running.push(Running {
+            call: ended.call,
+            class: EffectClass::Pure,
+            work: async move { ended }.boxed(),
+        });
     }
 
-    /// The next call that ends; none when none is under way.
+    /// The next call that ends; none when none is under way. To stop waiting
+    /// for it loses nothing.
     pub(super) async fn next(&mut self) -> Option<Ended> {
-        loop {
-            match self.running.next().await {
-                None => return None,
-                Some(None) => {}
-                Some(Some(ended)) => {
-                    self.forget(ended.call);
-                    return Some(ended);
-                }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// A reply has few calls at once, so each of them is simply asked.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Ended>> {
+        for place in 0..self.running.len() {
+            if let Poll::Ready(ended) = self.running[place].work.poll_unpin(context) {
+                self.running.remove(place);
+                return Poll::Ready(Some(ended));
             }
         }
-    }
-
-    fn forget(&mut self, call: CallId) {
-        self.classes.remove(&call);
-        self.dropped.remove(&call);
+        if self.running.is_empty() {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
     }
 
     /// Lets go of the calls that `wanted` picks, and names them.
     pub(super) fn let_go(&mut self, wanted: impl Fn(EffectClass) -> bool) -> Vec<CallId> {
-        let picked: Vec<CallId> = self
-            .classes
-            .iter()
-            .filter(|(_, class)| wanted(**class))
-            .map(|(call, _)| *call)
-            .collect();
-        for call in &picked {
-            if let Some(drop) = self.dropped.get(call) {
-                drop.cancel();
-            }
-            self.forget(*call);
-        }
-        picked
+        let picked = self.running.extract_if(.., |running| wanted(running.class));
+        picked.map(|running| running.call).collect()
     }
 }
 
@@ -159,4 +151,92 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the tool panicked: {}", words.unwrap_or("without words"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use longhaul_core::id::{Epoch, RunId, ToolName};
+    use longhaul_core::port::tool::{ToolCard, ToolFailure};
+    use longhaul_testkit::clock::SimClock;
+
+    use super::*;
+
+    /// Waits once, then does something that can be counted.
+    #[derive(Debug)]
+    struct Counting {
+        card: ToolCard,
+        done: Arc<AtomicUsize>,
+    }
+
+    #[async_trait]
+    impl Tool for Counting {
+        fn card(&self) -> &ToolCard {
+            &self.card
+        }
+
+        async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+            let mut waited = false;
+            poll_fn(|context| {
+                context.waker().wake_by_ref();
+                let before = std::mem::replace(&mut waited, true);
+                if before {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            self.done.fetch_add(1, Ordering::Relaxed);
+            Ok(ToolOutput::text("done"))
+        }
+    }
+
+    fn begun(index: u16, class: EffectClass, done: &Arc<AtomicUsize>) -> Begun {
+        let card = ToolCard {
+            name: ToolName::new("count").unwrap(),
+            description: String::new(),
+            schema: Value::Bool(true),
+            verifies: false,
+            in_doubt: None,
+            timeout: None,
+        };
+        let call = CallId { turn: 1, index };
+        Begun {
+            tool: Arc::new(Counting {
+                card,
+                done: done.clone(),
+            }),
+            input: Value::Null,
+            around: ToolContext {
+                run: RunId::from_bits(7),
+                call,
+                key: String::new(),
+                epoch: Epoch(1),
+                context: BTreeMap::new(),
+            },
+            class,
+            timeout: CALL_TIMEOUT,
+            clock: Arc::new(SimClock::new()),
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_let_go_of_never_comes_back() {
+        let done = Arc::default();
+        let mut hands = Hands::default();
+        hands.begin(begun(1, EffectClass::Pure, &done));
+        assert!(hands.next().now_or_never().is_none(), "it is under way");
+        let gone = hands.let_go(EffectClass::may_repeat);
+        assert_eq!(gone, [CallId { turn: 1, index: 1 }]);
+        hands.begin(begun(2, EffectClass::Once, &done));
+        assert!(hands.next().now_or_never().is_none(), "so is the second");
+        let ended = hands.next().now_or_never().flatten().expect("it ends");
+        assert_eq!(ended.call, CallId { turn: 1, index: 2 });
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+        assert!(hands.is_empty());
+    }
 }
