@@ -17,7 +17,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Left;
 use longhaul_run::input::{ToolDone, ToolEnd};
 use longhaul_run::outside::{View, Word, tell};
-use longhaul_run::{Input, Moment, Refusal, Run, decide};
+use longhaul_run::{Input, Moment, Run, decide};
 
 use crate::error::Error;
 use crate::nudge::Seated;
@@ -121,6 +121,11 @@ impl Ledger {
     /// Decides what follows from an input and writes it.
     pub(crate) async fn tell(&mut self, input: Input) -> Result<Told, Error> {
         loop {
+            // What was read on the way may say so before any append does.
+            if !self.is_ours() {
+                self.hand_in(input).await?;
+                return Ok(Told::Gone);
+            }
             let moment = Moment {
                 now: self.now(),
                 left: self.left.take(),
@@ -128,7 +133,8 @@ impl Ledger {
             let batch = match decide(&self.run, input.clone(), moment) {
                 Ok(batch) if batch.is_empty() => return self.misplaced("nothing follows from it"),
                 Ok(batch) => batch,
-                Err(refusal) => return self.refused(&refusal),
+                // Such as a result that surfaced meanwhile.
+                Err(refusal) => return self.misplaced(&refusal.to_string()),
             };
             match self.append(batch).await? {
                 Wrote::Stands => {
@@ -145,14 +151,13 @@ impl Ledger {
         }
     }
 
-    /// The heart does not take it, such as a result that surfaced meanwhile.
-    fn refused(&mut self, refusal: &Refusal) -> Result<Told, Error> {
-        if matches!(refusal, Refusal::Ended(_)) {
-            return Ok(Told::Gone);
-        }
-        self.misplaced(&refusal.to_string())
+    /// Whether nobody has claimed the run since, and it has not ended: an input
+    /// is decided for the driver that the journal names.
+    fn is_ours(&self) -> bool {
+        self.run.outcome().is_none() && self.run.control().epoch() == self.claimed.epoch
     }
 
+    /// The heart does not take it.
     fn misplaced(&mut self, why: &str) -> Result<Told, Error> {
         self.misplaced += 1;
         if self.misplaced > MISPLACED_MAX {

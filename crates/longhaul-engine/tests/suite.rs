@@ -4,6 +4,7 @@
 mod suite {
     mod cost;
     mod kill;
+    mod late;
     mod sim;
     mod simulation;
 }

@@ -54,9 +54,14 @@ impl Outside {
         use_it(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What a call that was made comes to.
+    pub fn result(run: RunId, call: CallId) -> ToolOutput {
+        ToolOutput::text(format!("{call} of {run} done"))
+    }
+
     /// Does something to the world.
     pub fn act(&self, deed: Deed) -> ToolOutput {
-        let output = ToolOutput::text(format!("{} of {} done", deed.call, deed.run));
+        let output = Self::result(deed.run, deed.call);
         self.with(|state| state.deeds.push(deed));
         output
     }
@@ -68,7 +73,7 @@ impl Outside {
             deeds.any(|deed| deed.run == run && deed.call == call)
         });
         if happened {
-            Finding::Happened(ToolOutput::text(format!("{call} of {run} done")))
+            Finding::Happened(Self::result(run, call))
         } else {
             Finding::NotHappened
         }

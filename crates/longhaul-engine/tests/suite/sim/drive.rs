@@ -127,7 +127,7 @@ impl Driving for RealDrive {
     async fn step(&mut self, choose: &mut dyn FnMut(usize) -> usize) -> Result<Going, Fault> {
         let Claimed { run, epoch, .. } = self.claimed;
         // A nudge is a hint: it may come although nobody wrote.
-        if choose(10) == 9 {
+        if choose(4) == 3 {
             self.nudges.wrote(run);
         }
         let written = self.yielding.written();

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId};
 
 use crate::sim::Fault;
 use crate::sim::driver::Ports;
+use crate::sim::outside::Outside;
 
 /// Checks what the world saw of the drivers themselves.
 pub async fn check_debts(ports: &Ports, journals: &[(RunId, Vec<Entry>)]) -> Result<(), Fault> {
@@ -22,7 +24,8 @@ pub async fn check_debts(ports: &Ports, journals: &[(RunId, Vec<Entry>)]) -> Res
         let late = ports.shelves.late(*run).await?;
         kept.extend(late.into_iter().map(|late| (*run, late.call)));
         let results = entries.iter().filter_map(|entry| result(&entry.event));
-        kept.extend(results.map(|call| (*run, call)));
+        let real = results.filter(|(call, output)| **output == Outside::result(*run, *call));
+        kept.extend(real.map(|(call, _)| (*run, call)));
     }
     let lost = |owed: &&(RunId, CallId)| !kept.contains(owed);
     match ports.outside.owed().iter().find(lost) {
@@ -31,12 +34,13 @@ pub async fn check_debts(ports: &Ports, journals: &[(RunId, Vec<Entry>)]) -> Res
     }
 }
 
-/// The call that this fact brings a real result of.
-fn result(event: &Event) -> Option<CallId> {
+/// The call that this fact brings a result of, and the result. What was said
+/// of a call whose outcome nobody knew is none.
+fn result(event: &Event) -> Option<(CallId, &ToolOutput)> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only results are looked at")]
     match event {
-        Event::ToolCompleted(data) | Event::ToolFailed(data) => Some(data.call),
-        Event::ToolSurfaced(data) => Some(data.call),
+        Event::ToolCompleted(data) => Some((data.call, &data.output)),
+        Event::ToolSurfaced(data) => Some((data.call, &data.output)),
         _ => None,
     }
 }
