@@ -72,7 +72,8 @@ impl Tx<'_> {
             } => {
                 let holds = match head.state {
                     State::Leased(by) => {
-                        self.broken == Some(Broken::Fence) || (by == worker && head.epoch == epoch)
+                        let unfenced = matches!(self.broken, Some(Broken::Fence | Broken::Driver));
+                        unfenced || (by == worker && head.epoch == epoch)
                     }
                     State::Ready
                     | State::Parked { .. }
@@ -92,7 +93,12 @@ impl Tx<'_> {
                 (after, holds, true)
             }
         };
-        let blind = self.broken == Some(Broken::Park) && parks(batch);
+        let drives = matches!(author, Author::Driver { .. });
+        let blind = match self.broken {
+            Some(Broken::Park) => parks(batch),
+            Some(Broken::Driver) => drives,
+            Some(Broken::Fence | Broken::LanePromotion) | None => false,
+        };
         if holds && (head.last == after || blind) {
             return None;
         }
@@ -103,7 +109,7 @@ impl Tx<'_> {
         }
         Some(if head.state.is_ended() {
             Appended::RunEnded
-        } else if matches!(author, Author::Driver { .. }) && !holds {
+        } else if drives && !holds {
             Appended::Fenced
         } else {
             Appended::MovedOn

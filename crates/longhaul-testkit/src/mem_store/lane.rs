@@ -110,7 +110,7 @@ impl Tx<'_> {
         self.tables.lanes.change(key, |lane| lane.head = next);
         let goes = match self.broken {
             Some(Broken::LanePromotion) => 2,
-            Some(Broken::Fence | Broken::Park) | None => 1,
+            Some(Broken::Fence | Broken::Park | Broken::Driver) | None => 1,
         };
         for run in open.into_iter().take(goes) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);

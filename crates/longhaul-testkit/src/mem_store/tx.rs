@@ -18,6 +18,9 @@ pub enum Broken {
     Park,
     /// A lane lets two runs go at once.
     LanePromotion,
+    /// Takes a driver's append whoever holds the run and whatever was read: a
+    /// driver that reads the claim of the next one stops by itself otherwise.
+    Driver,
 }
 
 /// A transaction in the making.
