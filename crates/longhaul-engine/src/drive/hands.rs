@@ -161,9 +161,24 @@ mod tests {
     use async_trait::async_trait;
     use longhaul_core::id::{Epoch, RunId, ToolName};
     use longhaul_core::port::tool::{ToolCard, ToolFailure};
-    use longhaul_testkit::clock::SimClock;
+    use longhaul_core::time::Timestamp;
 
     use super::*;
+
+    /// A clock that stands.
+    #[derive(Debug)]
+    struct Still;
+
+    #[async_trait]
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+
+        async fn sleep_until(&self, _: Timestamp) {
+            std::future::pending().await
+        }
+    }
 
     /// Waits once, then does something that can be counted.
     #[derive(Debug)]
@@ -220,7 +235,7 @@ mod tests {
             },
             class,
             timeout: CALL_TIMEOUT,
-            clock: Arc::new(SimClock::new()),
+            clock: Arc::new(Still),
         }
     }
 
