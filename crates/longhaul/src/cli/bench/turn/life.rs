@@ -8,16 +8,18 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{AgentName, InboxName, RunId, Seq, ToolName};
+use longhaul_core::id::{AgentName, InboxName, RunId, ToolName};
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::{Budget, Raise};
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::store::RunRow;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::status::Status;
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults, Roster};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_engine::feed::Feed;
+use longhaul_engine::hooks::Hooks;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::{Definitions, Found, Models, Ports};
@@ -117,22 +119,12 @@ impl Life {
 
     async fn drive(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
         let stop = Stop::new();
-        let worker = Worker::new(
-            longhaul.ports(),
-            WorkerOptions::new(InboxName::new("default")?),
-        );
-        let mut working = std::pin::pin!(worker.run(stop.clone()));
-        let ended = async {
-            // Only the end is waited for: a reader of every fact would be measured too.
-            let mut watching = longhaul.watch(run, Seq(u64::MAX >> 1)).await?;
-            watching.next().await
-        };
-        tokio::select! {
-            worked = working.as_mut() => bail!("the worker ended early: {worked:?}"),
-            ended = ended => drop(ended?),
-        }
-        stop.drain();
-        working.await?;
+        let options = WorkerOptions::new(InboxName::new("default")?);
+        // The worker itself says when it is over: whoever watched every fact
+        // would be measured too.
+        let hooks = Arc::new(Enough(stop.clone()));
+        let worker = Worker::new(longhaul.ports(), options).hooks(hooks);
+        worker.run(stop).await?;
         let row = longhaul.ports().store.row(run).await?;
         let row = row.context("the run is gone")?;
         if row.status != Status::Completed || row.turns != self.turns + 1 {
@@ -209,6 +201,21 @@ fn store(file: &Path) -> anyhow::Result<SqliteStore> {
 fn cpu_us() -> anyhow::Result<f64> {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ok(time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3)
+}
+
+/// Stops the worker at the end of its run.
+#[derive(Debug)]
+struct Enough(Stop);
+
+#[async_trait]
+impl Hooks for Enough {
+    async fn on_complete(&self, _run: &RunRow) {
+        self.0.drain();
+    }
+
+    async fn on_error(&self, _run: &RunRow) {
+        self.0.drain();
+    }
 }
 
 /// The one model of the bench.
