@@ -5,6 +5,7 @@
 mod agents;
 mod bench;
 mod card;
+mod chaos;
 mod config;
 mod demo;
 mod driving;
@@ -48,6 +49,8 @@ enum Command {
     /// Measures this machine and this build, and prints the ratio between them
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Kills workers in the middle of their work and counts what came of it
+    Chaos(chaos::Chaos),
     /// What is set, by whom, and where it is read
     #[command(subcommand)]
     Config(config::Config),
@@ -74,6 +77,7 @@ impl Cli {
         let done = match self.command {
             Command::Agents(agents) => agents.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
+            Command::Chaos(chaos) => chaos.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Demo(demo) => demo.run(),
             Command::Run(run) => run.run(),

@@ -1,0 +1,75 @@
+//! Asks before a storm is let loose on what is not a rehearsal.
+//!
+//! Never: takes silence, or a missing terminal, for a yes.
+
+use std::io::IsTerminal as _;
+use std::path::{Component, Path};
+
+use longhaul::assemble::House;
+use longhaul_engine::agent::Agent;
+
+use crate::cli::chaos::judge::life::WITNESS;
+use crate::cli::exit::Exit;
+use crate::cli::fail::Failure;
+use crate::cli::say;
+
+/// Tools that stay in the storm's own folder.
+const INSIDE: &[&str] = &["vault_read", "vault_write", "vault_list", "read_output"];
+
+/// Returns if the storm may begin.
+pub(crate) fn ask(house: &House, agent: &Agent, yes: bool) -> anyhow::Result<()> {
+    let concerns = concerns(house, agent);
+    if concerns.is_empty() || yes {
+        return Ok(());
+    }
+    say::talk(&format!("`{}` is no rehearsal:", agent.name));
+    for concern in &concerns {
+        say::talk(&format!("  {concern}"));
+    }
+    let there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if there {
+        say::talk("Begin all the same? [y/N]");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        if matches!(line.trim(), "y" | "yes") {
+            return Ok(());
+        }
+    }
+    let command = format!("longhaul chaos {} --yes", agent.name);
+    Err(Failure::usage("nothing was begun")
+        .exit(Exit::NotAllowed)
+        .hint("begin all the same", command)
+        .hint("or storm the built-in project", "longhaul chaos")
+        .into())
+}
+
+fn concerns(house: &House, agent: &Agent) -> Vec<String> {
+    let models = house.config.models();
+    let named: Vec<&String> = match agent.models.as_slice() {
+        [] => models.default.iter().collect(),
+        several => several.iter().collect(),
+    };
+    let real = named
+        .into_iter()
+        .map(|name| models.names.get(name).unwrap_or(name))
+        .filter(|name| !name.starts_with("scripted/"))
+        .map(|name| format!("{name} is asked for real, and again after many a kill"));
+    let stays = witness_stays(house);
+    let outside = agent
+        .tools
+        .iter()
+        .filter(|tool| !INSIDE.contains(&tool.as_str()))
+        .filter(|tool| !(stays && tool.starts_with(WITNESS)))
+        .map(|tool| format!("{tool} may act on the world outside the storm's folder"));
+    real.chain(outside).collect()
+}
+
+/// Whether the witness file lies in the project's folder, and so in its copy.
+fn witness_stays(house: &House) -> bool {
+    let file = house.config.tool("witness").remove("file");
+    let file = file.as_ref().and_then(serde_json::Value::as_str);
+    file.is_some_and(|file| {
+        let mut parts = Path::new(file).components();
+        parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+    })
+}

@@ -1,0 +1,140 @@
+//! The folder in which a storm rages: a copy of the project, with a store of its own.
+//!
+//! Never: the user's store. Folder, data and store of everything that runs here
+//! are named by this file and nobody else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use longhaul::assemble::{House, Opening, open};
+use longhaul::config::load;
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
+use longhaul_store::Role;
+use tempfile::TempDir;
+
+use crate::cli::chaos::built_in;
+use crate::cli::{fail, here};
+
+/// So deep may folders of agents and scripts stand in each other.
+const DEPTH_MAX: u32 = 8;
+
+/// What is copied of a project.
+const COPIED: &[&str] = &["agents", "scripts"];
+
+/// A project to be stormed.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: TempDir,
+    /// What its workers find around them.
+    pub(crate) here: Surroundings,
+    /// What is set there.
+    pub(crate) config: Config,
+}
+
+impl Scratch {
+    /// The built-in project, shielded from what this user has set.
+    pub(crate) fn built_in() -> anyhow::Result<Self> {
+        let folder = folder()?;
+        for (path, text) in built_in::FILES {
+            let path = folder.path().join(path);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(&path, text).with_context(|| path.display().to_string())?;
+        }
+        let mut here = here::surroundings()?;
+        here.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
+        here.env
+            .insert("XDG_CONFIG_HOME".to_owned(), text(folder.path())?);
+        Self::furnish(folder, here)
+    }
+
+    /// A copy of the project that this command was started in.
+    pub(crate) fn copy() -> anyhow::Result<Self> {
+        let here = here::surroundings()?;
+        let project = here::config(&here)?;
+        let folder = folder()?;
+        for name in COPIED {
+            copy(&project.root.join(name), &folder.path().join(name), 0)?;
+        }
+        let file = folder.path().join(FILE_NAME);
+        match &project.project_file {
+            Some(path) => fs::copy(path, file).map(|_| ())?,
+            None => fs::write(file, "")?,
+        }
+        Self::furnish(folder, here)
+    }
+
+    fn furnish(folder: TempDir, mut here: Surroundings) -> anyhow::Result<Self> {
+        // On some systems the folder for temporary files is a link.
+        let root = folder.path().canonicalize()?;
+        let data = root.join(DATA_NAME);
+        fs::create_dir_all(&data)?;
+        let store = format!("sqlite:{}", text(&data.join("longhaul.db"))?);
+        here.env.insert("LONGHAUL_DATA".to_owned(), text(&data)?);
+        here.env.insert("LONGHAUL_STORE".to_owned(), store);
+        here.cwd = root;
+        let config = load::load(&here, &[])?;
+        Ok(Self {
+            folder,
+            here,
+            config,
+        })
+    }
+
+    /// The whole program over the storm's store, beside whoever drives it.
+    pub(crate) fn open(&self) -> anyhow::Result<House> {
+        let opening = Opening {
+            role: Role::Outsider,
+            holder: "longhaul chaos".to_owned(),
+            fatal: None,
+        };
+        open(self.config.clone(), opening).map_err(fail::assemble)
+    }
+
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.config.root
+    }
+
+    /// The file in which the witness tools leave their lines, if there are any.
+    pub(crate) fn witness(&self) -> Option<PathBuf> {
+        let file = self.config.tool("witness").remove("file")?;
+        Some(self.root().join(file.as_str()?))
+    }
+
+    /// Leaves the folder where it is.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+}
+
+fn folder() -> anyhow::Result<TempDir> {
+    let made = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
+    made.context("no temporary folder can be made; name another with TMPDIR")
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.with_context(|| format!("{} is not UTF-8; name another with TMPDIR", path.display()))
+}
+
+fn copy(from: &Path, to: &Path, depth: u32) -> anyhow::Result<()> {
+    if !from.is_dir() || depth > DEPTH_MAX {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    let entries = fs::read_dir(from).with_context(|| from.display().to_string())?;
+    for entry in entries {
+        let name = entry?.file_name();
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            copy(&from, &to, depth + 1)?;
+        } else if from.is_file() {
+            fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
+}
