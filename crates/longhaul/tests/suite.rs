@@ -5,6 +5,7 @@ mod suite {
     mod agents;
     mod agents_cli;
     mod bench;
+    mod chaos;
     mod config;
     mod config_cli;
     mod front;
