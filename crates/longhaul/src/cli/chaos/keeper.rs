@@ -12,6 +12,7 @@ use longhaul_core::port::store::GatesAsk;
 use longhaul_engine::{Error, Longhaul};
 use longhaul_run::outside::standing_digest;
 
+use crate::cli::chaos::judge::life::WITNESS;
 use crate::cli::chaos::witness;
 use crate::cli::fail;
 
@@ -78,7 +79,13 @@ impl Keeper {
             GateKind::InDoubt if self.happened(gate)? => {
                 (Decision::Complete, "chaos looked: its line is there")
             }
-            GateKind::InDoubt => (Decision::Reject, "chaos looked: there is no line of it"),
+            GateKind::InDoubt if is_witnessed(gate) => {
+                (Decision::Reject, "chaos looked: there is no line of it")
+            }
+            GateKind::InDoubt => (
+                Decision::Reject,
+                "nobody could look: in a storm it counts as not done",
+            ),
         })
     }
 
@@ -92,4 +99,9 @@ impl Keeper {
         let is_it = |line: &witness::Line| line.run == gate.run && line.call == call;
         Ok(lines.iter().any(is_it))
     }
+}
+
+fn is_witnessed(gate: &GateRow) -> bool {
+    let tool = gate.spec.tool.as_deref();
+    tool.is_some_and(|tool| tool.starts_with(WITNESS))
 }
