@@ -4,6 +4,7 @@
 
 mod answer;
 mod look;
+mod read;
 mod stand;
 mod submit;
 mod watch;

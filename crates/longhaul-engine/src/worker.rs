@@ -83,6 +83,10 @@ impl Worker {
             }
         }
         aides.shutdown().await;
+        // A last sign, so that nobody takes this worker for one that drives on.
+        if let Err(error) = terms.beat(true).await {
+            tracing::warn!(%error, "nobody was told that this worker ends");
+        }
         worked
     }
 

@@ -15,11 +15,11 @@ use longhaul_core::event::tool::ToolSurfaced;
 use longhaul_core::event::world::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::Raise;
-use longhaul_core::policy::gate::{Answer, GateRow};
+use longhaul_core::policy::gate::{Answer, GateRow, GateStatus};
 use longhaul_core::port::shelves::DueTimer;
 use longhaul_core::status::{Outcome, Status};
 
-pub use crate::outside::answer::standing_digest;
+pub use crate::outside::answer::{decisions, standing_digest, standing_input};
 
 use crate::moment::Moment;
 use crate::refusal::Refusal;
@@ -140,7 +140,7 @@ pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
             None => timer::due(due),
         });
     }
-    if view.status.is_terminal() {
+    if view.status.is_terminal() && !is_late(&word) {
         return Err(Refusal::Ended(view.status));
     }
     match word {
@@ -186,6 +186,18 @@ pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
         }),
         Word::Surface(surfaced) => Ok(fact(Event::ToolSurfaced(surfaced))),
         Word::Timer(due) => Ok(timer::due(&due)),
+    }
+}
+
+/// Whether it is an answer to what was settled before the run ended: then who
+/// settled it, and when, says more than that the run has ended.
+fn is_late(word: &Word) -> bool {
+    let Word::Answer { gate, .. } = word else {
+        return false;
+    };
+    match gate.status {
+        GateStatus::Answered | GateStatus::Expired => true,
+        GateStatus::Open | GateStatus::Withdrawn => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Never: decides. What is said here follows from the fold.
 
+use longhaul_core::policy::budget::Cap;
 use longhaul_core::status::{Outcome, Status, Wait};
 
 use crate::state::Run;
@@ -74,7 +75,7 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
         }
         Wait::Question(gate) => (
             format!("It waits for an answer{}.", ask(*gate)),
-            format!("longhaul answer {gate}"),
+            format!("longhaul answer {gate} TEXT"),
         ),
         Wait::Signal(gate) => (
             format!("It waits for a signal{}.", ask(*gate)),
@@ -82,11 +83,11 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
         ),
         Wait::Blocked(gate) => (
             format!("It can't go on{}.", ask(*gate)),
-            format!("longhaul answer {gate}"),
+            format!("longhaul answer {gate} TEXT"),
         ),
         Wait::Timer(until) => (
             format!("It waits until {until}."),
-            format!("longhaul steer {id}"),
+            format!("longhaul steer {id} TEXT"),
         ),
         Wait::Child(child) => (
             format!("It waits for {child} to end."),
@@ -94,27 +95,40 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
         ),
         Wait::RateLimit(until) => (
             format!("The provider wants fewer requests; it asks again at {until}."),
-            format!("longhaul steer {id}"),
+            format!("longhaul steer {id} TEXT"),
         ),
         Wait::Retry(until) => (
             format!("The last call failed in a way that may pass; it tries again at {until}."),
-            format!("longhaul steer {id}"),
+            format!("longhaul steer {id} TEXT"),
         ),
         Wait::SandboxSlot => (
             "It waits for a free sandbox.".into(),
             "longhaul sandboxes".into(),
         ),
-        Wait::Budget(_) => (
-            "Its budget is used up.".into(),
-            format!("longhaul resume {id} --budget usd=10"),
-        ),
+        Wait::Budget(cap) => {
+            let (what, more) = raise(*cap);
+            (
+                format!("Its budget of {what} is used up."),
+                format!("longhaul resume {id} --budget {more}"),
+            )
+        }
         Wait::Message(until) => (
             format!("It is done and stays open for a message until {until}."),
-            format!("longhaul steer {id}"),
+            format!("longhaul steer {id} TEXT"),
         ),
         Wait::Worker => ("It waits for a worker.".into(), "longhaul worker".into()),
     };
     Said { sentence, command }
+}
+
+/// What is used up, and how more of it is written.
+const fn raise(cap: Cap) -> (&'static str, &'static str) {
+    match cap {
+        Cap::Money => ("money", "usd=10"),
+        Cap::Tokens => ("tokens", "tokens=1000000"),
+        Cap::Turns => ("turns", "turns=50"),
+        Cap::ActiveTime => ("active time", "active_time=4h"),
+    }
 }
 
 fn working(run: &Run) -> String {

@@ -12,7 +12,7 @@ use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::{
     Answer, Decision, GateKind, GateRow, GateSpec, GateStatus, GivenAnswer, Scope,
 };
-use longhaul_core::raw::Hash;
+use longhaul_core::raw::{Hash, RawJson};
 
 use crate::judge::digest::edited_digest;
 use crate::moment::Moment;
@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 /// What follows from an answer: a vote of several, or the gate's end.
 pub(super) fn judge(gate: &GateRow, answer: Answer, moment: Moment) -> Result<Batch, Refusal> {
     is_open(gate, moment)?;
-    fits(gate.spec.kind.clone(), &answer.decision)?;
+    fits(&gate.spec.kind, &answer.decision)?;
     names_what_was_shown(gate, &answer)?;
     may_answer(gate, &answer)?;
     let id = gate.spec.id;
@@ -74,42 +74,20 @@ fn is_open(gate: &GateRow, moment: Moment) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn fits(kind: GateKind, decision: &Decision) -> Result<(), Refusal> {
-    let (takes, fits) = match kind {
-        GateKind::Approval | GateKind::Result => (
-            "approve, edit or reject",
-            matches!(
-                decision,
-                Decision::Approve | Decision::Edit(_) | Decision::Reject
-            ),
-        ),
-        GateKind::Question | GateKind::Blocked => (
-            "answer or reject",
-            matches!(decision, Decision::Answer(_) | Decision::Reject),
-        ),
-        GateKind::InDoubt => (
-            "approve, reject, answer or complete",
-            matches!(
-                decision,
-                Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete
-            ),
-        ),
-        GateKind::Signal => (
-            "complete, answer or reject",
-            matches!(
-                decision,
-                Decision::Complete | Decision::Answer(_) | Decision::Reject
-            ),
-        ),
-    };
-    if fits {
-        Ok(())
-    } else {
-        Err(Refusal::WrongDecision {
-            decision: decision.as_str(),
-            takes,
-        })
+fn fits(kind: &GateKind, decision: &Decision) -> Result<(), Refusal> {
+    if decisions(kind).contains(&decision.as_str()) {
+        return Ok(());
     }
+    let takes = match kind {
+        GateKind::Approval | GateKind::Result => "approve, edit or reject",
+        GateKind::Question | GateKind::Blocked => "answer or reject",
+        GateKind::InDoubt => "approve, reject, answer or complete",
+        GateKind::Signal => "complete, answer or reject",
+    };
+    Err(Refusal::WrongDecision {
+        decision: decision.as_str(),
+        takes,
+    })
 }
 
 /// The digest that stands now, and that an approval names: the original, or that
@@ -127,6 +105,30 @@ pub fn standing_digest(gate: &GateRow) -> Option<Hash> {
     edits.take(1).next().map_or(Some(original), |edited| {
         Some(edited_digest(original, edited))
     })
+}
+
+/// What stands frozen now, and what `standing_digest` is of: the original, or the
+/// newest edit among the votes.
+pub fn standing_input(gate: &GateRow) -> Option<&RawJson> {
+    let edits = gate
+        .answers
+        .iter()
+        .rev()
+        .filter_map(|given| match &given.answer.decision {
+            Decision::Edit(edited) => Some(edited),
+            Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
+        });
+    edits.take(1).next().or(gate.spec.input.as_ref())
+}
+
+/// What can be said at a gate of this kind.
+pub const fn decisions(kind: &GateKind) -> &'static [&'static str] {
+    match kind {
+        GateKind::Approval | GateKind::Result => &["approve", "edit", "reject"],
+        GateKind::Question | GateKind::Blocked => &["answer", "reject"],
+        GateKind::InDoubt => &["approve", "reject", "answer", "complete"],
+        GateKind::Signal => &["complete", "answer", "reject"],
+    }
 }
 
 fn names_what_was_shown(gate: &GateRow, answer: &Answer) -> Result<(), Refusal> {

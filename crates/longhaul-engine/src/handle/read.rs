@@ -1,0 +1,52 @@
+//! Reads what a run was told and has said: its conversation, and the messages
+//! that people sent it on the way.
+//!
+//! Never: changes anything.
+
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::raw::Body;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::ledger::fold;
+use crate::steer_view::{SteerTimes, SteerView};
+use crate::transcript_view::TranscriptView;
+
+/// So many entries are read at once.
+const PAGE: usize = 1_000;
+
+impl Longhaul {
+    /// The conversation of a run.
+    pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Error> {
+        let (folded, _) = fold(&self.ports, run).await?;
+        let transcript = folded.transcript();
+        let system = match transcript.system() {
+            Body::Inline(text) => Some(text.to_string()),
+            Body::Blob(at) => {
+                let bytes = self.ports.shelves.blob(at.hash).await?;
+                bytes.and_then(|bytes| String::from_utf8(bytes).ok())
+            }
+        };
+        let model = Some(transcript.model()).filter(|name| !name.is_empty());
+        Ok(TranscriptView {
+            run,
+            model: model.map(str::to_owned),
+            system,
+            messages: transcript.messages().to_vec(),
+        })
+    }
+
+    /// The messages that were sent to a run, and what became of each.
+    pub async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
+        let rows = self.ports.shelves.steers(run).await?;
+        let mut times = SteerTimes::default();
+        let mut after = Seq::START;
+        loop {
+            let page = self.events(run, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            page.iter().for_each(|entry| times.take_in(entry));
+        }
+        Ok(rows.iter().map(|row| SteerView::of(row, &times)).collect())
+    }
+}

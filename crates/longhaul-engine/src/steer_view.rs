@@ -1,0 +1,86 @@
+//! A message for a run as answers show it: queued, read, or why not.
+//!
+//! Never: silence about a message that was taken in.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::change::{SteerRow, SteerStatus};
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::SteerId;
+use longhaul_core::time::Timestamp;
+use serde::Serialize;
+
+/// A message, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SteerView {
+    /// Which.
+    pub id: SteerId,
+    /// What it says.
+    pub text: String,
+    /// When it is to be read.
+    pub delivery: Delivery,
+    /// `queued`, `delivered`, `dropped` or `withdrawn`.
+    pub status: &'static str,
+    /// The turns it was read between.
+    pub between: Option<[u32; 2]>,
+    /// How long after it was sent it was settled, in seconds.
+    pub after_s: Option<f64>,
+    /// Why it was never read.
+    pub why: Option<String>,
+    /// When it was sent.
+    #[serde(skip)]
+    pub sent_at: Option<Timestamp>,
+}
+
+/// When messages were sent and settled, by the journal.
+#[derive(Debug, Clone, Default)]
+pub struct SteerTimes {
+    sent: BTreeMap<SteerId, Timestamp>,
+    settled: BTreeMap<SteerId, Timestamp>,
+}
+
+impl SteerTimes {
+    /// Takes a fact in.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "most facts are about no message"
+    )]
+    pub fn take_in(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
+            Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
+            Event::SteerDropped(dropped) => self.settled.insert(dropped.steer, entry.at),
+            Event::SteerWithdrawn(taken) => self.settled.insert(taken.steer, entry.at),
+            _ => None,
+        };
+    }
+}
+
+impl SteerView {
+    /// The message behind a row.
+    pub fn of(row: &SteerRow, times: &SteerTimes) -> Self {
+        let (status, between, why) = match &row.status {
+            SteerStatus::Queued => ("queued", None, None),
+            SteerStatus::Delivered { after_turn } => {
+                ("delivered", Some([*after_turn, after_turn + 1]), None)
+            }
+            SteerStatus::Dropped { why } => ("dropped", None, Some(why.clone())),
+            SteerStatus::Withdrawn => ("withdrawn", None, None),
+        };
+        let sent = times.sent.get(&row.steer).copied();
+        let settled = times.settled.get(&row.steer).copied();
+        let took = sent.zip(settled).map(|(sent, settled)| settled.since(sent));
+        Self {
+            id: row.steer,
+            text: row.text.clone(),
+            delivery: row.delivery,
+            status,
+            between,
+            after_s: took.map(|span| span.0 as f64 / 1_000.0),
+            why,
+            sent_at: sent,
+        }
+    }
+}
