@@ -3,27 +3,49 @@
 //! Never: what a command does.
 
 mod agents;
+mod answer;
+mod answering;
+mod approve;
 mod bench;
+mod cancel;
 mod card;
 mod chaos;
 mod config;
 mod demo;
+mod driven;
 mod driving;
 mod exit;
 mod fail;
+mod figure;
 mod follow;
+mod gates;
 mod here;
+mod ls;
+mod mark;
 mod me;
 mod name;
 mod open;
+mod order;
+mod page;
+mod paint;
+mod pause;
 mod person;
+mod plain;
+mod reject;
+mod resume;
 mod run;
 mod runtime;
 mod say;
+mod show;
+mod steer;
 mod submit;
+mod table;
 mod task_args;
 mod teller;
+mod transcript;
 mod version;
+mod watch;
+mod why;
 mod worker;
 
 use std::process::ExitCode;
@@ -42,28 +64,54 @@ pub(crate) struct Cli {
     command: Command,
 }
 
+/// In the order of a day: start, look, steer, decide, define, administer.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Which agents there are, and what is wrong with them
-    Agents(agents::Agents),
-    /// Measures this machine and this build, and prints the ratio between them
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Kills workers in the middle of their work and counts what came of it
-    Chaos(chaos::Chaos),
-    /// What is set, by whom, and where it is read
-    #[command(subcommand)]
-    Config(config::Config),
     /// Shows an agent at work, an approval, a SIGKILL and a recovery; needs no key
     Demo(demo::Demo),
     /// Submits a task and follows it to its end; drives if nobody does
     Run(run::Run),
     /// Submits a task and returns as soon as it is on disk
     Submit(submit::Submit),
-    /// Says which build this is
-    Version(version::Version),
     /// Drives the runs of this project until it is told to stop
     Worker(worker::Worker),
+    /// Lists runs, newest first
+    Ls(ls::Ls),
+    /// Shows one run: a page, its conversation or its journal
+    Show(show::Show),
+    /// Follows a run to its end; drives if nobody does
+    Watch(watch::Watch),
+    /// Says in a sentence how a run stands, and what helps
+    Why(why::Why),
+    /// Writes a message to a run, and says what became of it
+    Steer(steer::Steer),
+    /// Lets runs stand still
+    Pause(pause::Pause),
+    /// Lets runs go on, maybe with more to spend
+    Resume(resume::Resume),
+    /// Ends runs
+    Cancel(cancel::Cancel),
+    /// What waits for a person
+    #[command(alias = "approvals")]
+    Gates(gates::Gates),
+    /// Says yes to exactly what was shown
+    Approve(approve::Approve),
+    /// Says no, and maybe why
+    Reject(reject::Reject),
+    /// Answers a question
+    Answer(answer::Answer),
+    /// Which agents there are, and what is wrong with them
+    Agents(agents::Agents),
+    /// What is set, by whom, and where it is read
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Measures this machine and this build, and prints the ratio between them
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Kills workers in the middle of their work and counts what came of it
+    Chaos(chaos::Chaos),
+    /// Says which build this is
+    Version(version::Version),
 }
 
 impl Cli {
@@ -75,15 +123,27 @@ impl Cli {
             .with_target(false)
             .init();
         let done = match self.command {
-            Command::Agents(agents) => agents.run().map(|()| Exit::Done),
-            Command::Bench(bench) => bench.run().map(|()| Exit::Done),
-            Command::Chaos(chaos) => chaos.run(),
-            Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Demo(demo) => demo.run(),
             Command::Run(run) => run.run(),
             Command::Submit(submit) => submit.run(),
-            Command::Version(version) => version.run().map(|()| Exit::Done),
             Command::Worker(worker) => worker.run(),
+            Command::Ls(ls) => ls.run(),
+            Command::Show(show) => show.run(),
+            Command::Watch(watch) => watch.run(),
+            Command::Why(why) => why.run(),
+            Command::Steer(steer) => steer.run(),
+            Command::Pause(pause) => pause.run(),
+            Command::Resume(resume) => resume.run(),
+            Command::Cancel(cancel) => cancel.run(),
+            Command::Gates(gates) => gates.run(),
+            Command::Approve(approve) => approve.run(),
+            Command::Reject(reject) => reject.run(),
+            Command::Answer(answer) => answer.run(),
+            Command::Agents(agents) => agents.run().map(|()| Exit::Done),
+            Command::Config(config) => config.run().map(|()| Exit::Done),
+            Command::Bench(bench) => bench.run().map(|()| Exit::Done),
+            Command::Chaos(chaos) => chaos.run(),
+            Command::Version(version) => version.run().map(|()| Exit::Done),
         };
         match done {
             Ok(exit) => exit.into(),

@@ -2,10 +2,11 @@
 //!
 //! Never: leaves out a part of what is frozen without saying so.
 
-use longhaul_core::policy::gate::{GateKind, GateRow};
-use longhaul_run::outside::standing_digest;
+use longhaul_core::policy::gate::{Decision, GateKind, GateRow};
+use longhaul_run::outside::{standing_digest, standing_input};
 use serde_json::Value;
 
+use crate::cli::plain;
 use crate::cli::teller::day;
 
 /// So many lines of what is frozen are shown.
@@ -14,8 +15,26 @@ const LINES_MAX: usize = 24;
 /// So wide is a line.
 const WIDTH: usize = 76;
 
-/// The lines of a gate's card.
+/// The lines of a gate's card; of a long input its beginning.
 pub(crate) fn card(gate: &GateRow) -> Vec<String> {
+    let input = standing_input(gate).map(|input| frozen(&input.value()));
+    let mut input = input.unwrap_or_default();
+    if input.len() > LINES_MAX {
+        let left = input.len() - LINES_MAX;
+        input.truncate(LINES_MAX);
+        let id = gate.spec.id;
+        input.push(format!("… {left} lines more: longhaul gates show {id}"));
+    }
+    lines(gate, input)
+}
+
+/// The lines of a gate's card with all that is frozen.
+pub(crate) fn whole_card(gate: &GateRow) -> Vec<String> {
+    let input = standing_input(gate).map(|input| frozen(&input.value()));
+    lines(gate, input.unwrap_or_default())
+}
+
+fn lines(gate: &GateRow, input: Vec<String>) -> Vec<String> {
     let mut lines = vec![format!("{}", gate.spec.id)];
     let title = match (&gate.spec.kind, &gate.spec.tool) {
         (GateKind::Approval, Some(tool)) => format!("may it call {tool}?"),
@@ -27,16 +46,13 @@ pub(crate) fn card(gate: &GateRow) -> Vec<String> {
         (GateKind::Approval | GateKind::InDoubt, None) => "may it go on?".to_owned(),
     };
     lines[0] = format!("{}  {title}", lines[0]);
-    lines.push(format!("  {}", plain(&gate.spec.ask)));
-    if let Some(input) = &gate.spec.input {
-        lines.extend(
-            frozen(&input.value())
-                .into_iter()
-                .map(|line| format!("  │ {line}")),
-        );
+    lines.push(format!("  {}", plain::line(&gate.spec.ask)));
+    lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
+    if let Some(editor) = editor(gate) {
+        lines.push(format!("  changed by {}", plain::line(editor)));
     }
     for option in &gate.spec.options {
-        lines.push(format!("  - {}", plain(option)));
+        lines.push(format!("  - {}", plain::line(option)));
     }
     let mut foot = Vec::new();
     if gate.spec.approvers.count > 1 {
@@ -70,31 +86,25 @@ fn frozen(value: &Value) -> Vec<String> {
                 };
                 let mut parts = text.lines();
                 let first = parts.next().unwrap_or_default();
-                lines.push(format!("{}: {}", plain(name), plain(first)));
-                lines.extend(parts.map(|part| format!("    {}", plain(part))));
+                lines.push(format!("{}: {}", plain::line(name), plain::line(first)));
+                lines.extend(parts.map(|part| format!("    {}", plain::line(part))));
             }
         }
-        Value::String(text) => lines.extend(text.lines().map(plain)),
+        Value::String(text) => lines.extend(text.lines().map(plain::line)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            lines.push(plain(&value.to_string()));
+            lines.push(plain::line(&value.to_string()));
         }
     }
-    let mut lines: Vec<String> = lines.iter().flat_map(|line| wrapped(line)).collect();
-    if lines.len() > LINES_MAX {
-        let left = lines.len() - LINES_MAX;
-        lines.truncate(LINES_MAX);
-        lines.push(format!(
-            "… {left} lines more: longhaul gates show GATE --json"
-        ));
-    }
-    lines
+    lines.iter().flat_map(|line| wrapped(line)).collect()
 }
 
-/// What a stranger wrote, safe for a terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { '·' } else { letter })
-        .collect()
+/// Who changed what stands frozen, if somebody did.
+fn editor(gate: &GateRow) -> Option<&str> {
+    let newest = gate.answers.iter().rev();
+    newest
+        .map(|given| &given.answer)
+        .find(|answer| matches!(answer.decision, Decision::Edit(_)))
+        .map(|answer| answer.by.as_str())
 }
 
 fn wrapped(line: &str) -> Vec<String> {

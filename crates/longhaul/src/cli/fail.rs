@@ -5,6 +5,8 @@
 use std::fmt;
 
 use longhaul::assemble::AssembleError;
+use longhaul_core::id::RunId;
+use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::Error;
 use longhaul_run::Refusal;
@@ -35,6 +37,16 @@ impl Failure {
     #[must_use]
     pub(crate) fn exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
+    }
+
+    /// The same, with `RUN` or `GATE` in its commands filled in.
+    #[must_use]
+    pub(crate) fn about(mut self, what: &str, id: impl fmt::Display) -> Self {
+        let id = id.to_string();
+        for (_, command) in &mut self.hints {
+            *command = command.replace(what, &id);
+        }
+        self
     }
 
     /// The same, with a way on.
@@ -115,6 +127,21 @@ pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
 
 /// What the engine's no means to a person.
 pub(crate) fn engine(error: Error) -> anyhow::Error {
+    no(error).into()
+}
+
+/// The same, said of this run.
+pub(crate) fn about_run(run: RunId) -> impl Fn(Error) -> anyhow::Error {
+    move |error| no(error).about("RUN", run).into()
+}
+
+/// The same, said of this gate.
+pub(crate) fn about_gate(gate: &GateRow) -> impl Fn(Error) -> anyhow::Error {
+    let (run, gate) = (gate.run, gate.spec.id);
+    move |error| no(error).about("RUN", run).about("GATE", gate).into()
+}
+
+fn no(error: Error) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {
         Error::Store(error) => store(&error),
@@ -135,7 +162,6 @@ pub(crate) fn engine(error: Error) -> anyhow::Error {
         Error::Crowded(_) | Error::LaneFull(_) => failure.exit(Exit::Busy),
         Error::KeyReused | Error::Misfit(_) | Error::Stuck { .. } => failure,
     }
-    .into()
 }
 
 fn refused(failure: Failure, refusal: &Refusal) -> Failure {
@@ -147,18 +173,23 @@ fn refused(failure: Failure, refusal: &Refusal) -> Failure {
         Refusal::DigestMissing | Refusal::DigestChanged => {
             failure.hint("look again", "longhaul gates show GATE")
         }
+        Refusal::WrongDecision { .. } => {
+            failure.hint("see what it asks", "longhaul gates show GATE")
+        }
+        Refusal::ScopeNotOffered => failure.hint("approve it once", "longhaul approve GATE"),
+        Refusal::VotedBefore(_) => failure.hint("see who and when", "longhaul gates show GATE"),
+        Refusal::Already(_) | Refusal::Stopping => {
+            failure.hint("see how it stands", "longhaul why RUN")
+        }
         Refusal::OwnRun => failure.exit(Exit::NotAllowed),
-        Refusal::SteersFull(_) => failure.exit(Exit::Busy),
+        Refusal::SteersFull(_) => failure
+            .exit(Exit::Busy)
+            .hint("see them", "longhaul steer RUN --status"),
         Refusal::OutOfPlace { .. }
         | Refusal::NoSuchCall(_)
-        | Refusal::Stopping
-        | Refusal::WrongDecision { .. }
-        | Refusal::ScopeNotOffered
-        | Refusal::VotedBefore(_)
         | Refusal::SteerSettled(_)
         | Refusal::TooLong { .. }
         | Refusal::Empty(_)
-        | Refusal::BadTask(_)
-        | Refusal::Already(_) => failure,
+        | Refusal::BadTask(_) => failure,
     }
 }

@@ -10,6 +10,8 @@ use longhaul_core::status::{Status, Wait};
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Watching;
 
+use crate::cli::mark::mark;
+use crate::cli::paint::Tone;
 use crate::cli::person::{Person, Said};
 use crate::cli::teller::Teller;
 use crate::cli::{fail, say};
@@ -23,6 +25,20 @@ pub(crate) struct Manner {
     pub(crate) as_json: bool,
     /// A run that waits for a person is not followed further.
     pub(crate) leave_at_person: bool,
+    /// What is printed when it is over.
+    pub(crate) last_word: LastWord,
+}
+
+/// What is printed on stdout when following is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum LastWord {
+    /// The final words of the run, if it completed.
+    #[default]
+    Text,
+    /// The run as one JSON object.
+    Object,
+    /// Nothing: it was all said on the way.
+    Nothing,
 }
 
 /// Why a run is no longer followed.
@@ -58,6 +74,14 @@ impl Follower {
         manner: Manner,
     ) -> anyhow::Result<Self> {
         let watching = longhaul.watch(run, after).await.map_err(fail::engine)?;
+        let row = longhaul.ports().store.row(run).await;
+        let row = row.map_err(|error| fail::store(&error))?;
+        // Where the journal was read before, only the row says who is asked.
+        let asked = row.is_some_and(|row| {
+            after > Seq::START
+                && after >= row.last
+                && mark(row.status, row.reason.as_deref()).tone == Tone::You
+        });
         Ok(Self {
             longhaul: longhaul.clone(),
             run,
@@ -66,13 +90,21 @@ impl Follower {
             teller: Teller::default(),
             person: Person::at_terminal(manner.silent || manner.as_json || manner.leave_at_person),
             last: after,
-            asked: false,
+            asked,
         })
     }
 
     /// Follows until it is over.
     pub(crate) async fn follow(&mut self) -> anyhow::Result<Over> {
         loop {
+            if self.asked {
+                if self.manner.leave_at_person && self.still_waits().await? {
+                    return Ok(Over::Person);
+                }
+                if !self.manner.silent && !self.manner.as_json {
+                    self.person.show(&self.longhaul, self.run).await?;
+                }
+            }
             tokio::select! {
                 biased;
                 seen = self.watching.next() => match seen.map_err(fail::engine)? {
@@ -84,15 +116,8 @@ impl Follower {
                     Said::Nothing => {}
                     said @ (Said::Approve | Said::Reject(_) | Said::Words(_) | Said::Why) => {
                         self.pass_on(said).await?;
-                        continue;
                     }
                 },
-            }
-            if self.asked {
-                if self.manner.leave_at_person && self.still_waits().await? {
-                    return Ok(Over::Person);
-                }
-                self.person.show(&self.longhaul, self.run).await?;
             }
         }
     }
@@ -122,12 +147,15 @@ impl Follower {
     }
 
     async fn still_waits(&self) -> anyhow::Result<bool> {
-        let row = self.longhaul.ports().store.row(self.run).await?;
+        let row = self.longhaul.ports().store.row(self.run).await;
+        let row = row.map_err(|error| fail::store(&error))?;
         Ok(row.is_some_and(|row| {
-            matches!(
+            let rests = matches!(
                 row.status,
                 Status::Waiting | Status::Blocked | Status::Paused
-            )
+            );
+            // An old wait in the middle of a journal is none.
+            rests && self.last >= row.last
         }))
     }
 }

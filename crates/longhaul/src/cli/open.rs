@@ -21,6 +21,22 @@ pub(crate) enum Opened {
     Beside(House, String),
 }
 
+impl Opened {
+    /// The store, and whether this process drives it. If another does, it is
+    /// told who, unless nothing is to be told.
+    pub(crate) fn look(&self, silent: bool) -> (&House, bool) {
+        match self {
+            Self::Driving(house) => (house, true),
+            Self::Beside(house, holder) => {
+                if !silent {
+                    say::talk(&format!("driven by {holder}, followed from here"));
+                }
+                (house, false)
+            }
+        }
+    }
+}
+
 /// Opens the store to say a word or to look; there must be one.
 pub(crate) fn look() -> anyhow::Result<House> {
     match look_if_there()? {

@@ -2,7 +2,7 @@
 //!
 //! Never: there when stdin or stderr is no terminal.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::BufRead as _;
 
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, RunId};
@@ -42,7 +42,7 @@ pub(crate) struct Person {
 impl Person {
     /// Whoever sits at the terminal, unless nobody is to be asked.
     pub(crate) fn at_terminal(nobody: bool) -> Self {
-        let there = !nobody && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let there = !nobody && say::is_somebody_there();
         Self {
             lines: there.then(listen),
             shown: None,

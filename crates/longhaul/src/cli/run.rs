@@ -10,8 +10,8 @@ use longhaul_core::time::Millis;
 use crate::cli::driving::Driving;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
-use crate::cli::follow::{Follower, Manner, Over};
-use crate::cli::open::{Opened, drive_if_free};
+use crate::cli::follow::{Follower, LastWord, Manner, Over};
+use crate::cli::open::drive_if_free;
 use crate::cli::submit::submit;
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{runtime, say};
@@ -37,12 +37,12 @@ pub(crate) struct Run {
 /// How a run is followed.
 #[derive(Debug, Args)]
 pub(crate) struct FollowArgs {
-    /// Print the run as one JSON object at the end
+    /// Print JSON: the run as one object at the end, or where facts are followed a line for each
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
     /// Ask nobody: a run that waits for a person ends this command with 3
     #[arg(long)]
-    pub(crate) no_input: bool,
+    no_input: bool,
     /// Follow no longer than this, such as 10m; the run goes on
     #[arg(long, value_name = "SPAN")]
     timeout: Option<String>,
@@ -57,6 +57,23 @@ impl FollowArgs {
             silent: self.quiet || self.json,
             as_json: false,
             leave_at_person: self.no_input,
+            last_word: match self.json {
+                true => LastWord::Object,
+                false => LastWord::Text,
+            },
+        }
+    }
+
+    /// The same for a stream: with `--json` each fact is a line.
+    pub(crate) fn stream_manner(&self) -> Manner {
+        let manner = self.manner();
+        match self.json {
+            true => Manner {
+                as_json: true,
+                last_word: LastWord::Nothing,
+                ..manner
+            },
+            false => manner,
         }
     }
 
@@ -80,12 +97,10 @@ impl Run {
         let timeout = self.follow.timeout()?;
         let opened = drive_if_free()?;
         runtime::driving()?.block_on(async {
-            let (house, drives) = match &opened {
-                Opened::Driving(house) => (house, true),
-                Opened::Beside(house, _) => (house, false),
-            };
+            let manner = self.follow.manner();
+            let (house, drives) = opened.look(manner.silent);
             let run = submit(house, &self.task).await?;
-            if !self.follow.json && !self.follow.manner().silent {
+            if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
             let followed = Followed {
@@ -95,7 +110,7 @@ impl Run {
                 drives,
                 timeout,
             };
-            followed.to_its_end(&self.follow).await
+            followed.to_its_end(manner).await
         })
     }
 }
@@ -119,30 +134,28 @@ enum End {
 
 impl Followed<'_> {
     /// Follows, drives if need be, and says how it ended.
-    pub(crate) async fn to_its_end(self, args: &FollowArgs) -> anyhow::Result<Exit> {
+    pub(crate) async fn to_its_end(&self, manner: Manner) -> anyhow::Result<Exit> {
         let longhaul = &self.house.longhaul;
         let mut driving = match self.drives {
             true => Some(Driving::start(self.house)?),
             false => None,
         };
-        let mut follower = Follower::new(longhaul, self.run, self.after, args.manner()).await?;
+        let mut follower = Follower::new(longhaul, self.run, self.after, manner).await?;
         let end = self.wait(&mut follower, &mut driving).await;
         if let Some(driving) = driving {
             driving.end().await?;
         }
         let end = end?;
         let view = longhaul.show(self.run).await.map_err(fail::engine)?;
-        if args.json {
-            say::data(&serde_json::to_string(&view)?)?;
-        } else if let Some(output) = &view.output {
-            say::data(&output.text)?;
+        match (manner.last_word, &view.output) {
+            (LastWord::Object, _) => say::data(&serde_json::to_string(&view)?)?,
+            (LastWord::Text, Some(output)) => say::result(&output.text)?,
+            (LastWord::Text, None) | (LastWord::Nothing, _) => {}
         }
         let run = self.run;
-        let quiet = args.manner().silent;
         let talk = |words: String| {
-            if quiet {
-            } else {
-                say::talk(&words)
+            if !manner.silent {
+                say::talk(&words);
             }
         };
         Ok(match end {

@@ -3,9 +3,11 @@
 //! Never: fails because nobody reads: a closed pipe ends the talk quietly. Data
 //! that can't be written for another reason, such as a full disk, is an error.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
+
+use crate::cli::plain;
 
 /// A line of data.
 pub(crate) fn data(line: &str) -> anyhow::Result<()> {
@@ -18,9 +20,38 @@ pub(crate) fn data(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A line of talk.
+/// Words of ours for people, as data: what would steer a terminal is taken out.
+pub(crate) fn words(text: &str) -> anyhow::Result<()> {
+    data(&plain::text(text))
+}
+
+/// A text that somebody else wrote, as data: byte for byte to a program, and
+/// without what would steer it to a terminal.
+pub(crate) fn result(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().is_terminal() {
+        true => words(text),
+        false => data(text),
+    }
+}
+
+/// A line of talk. Part of it may be a stranger's words.
 pub(crate) fn talk(line: &str) {
-    _ = writeln!(std::io::stderr().lock(), "{line}");
+    _ = writeln!(std::io::stderr().lock(), "{}", plain::text(line));
+}
+
+/// Asks at the terminal, and waits for a line; none: there is nobody any more.
+pub(crate) fn ask(question: &str) -> Option<String> {
+    let mut err = std::io::stderr().lock();
+    _ = write!(err, "{} ", plain::text(question));
+    _ = err.flush();
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line).ok()?;
+    (read > 0).then_some(line)
+}
+
+/// Whether somebody sits at a terminal who can be shown something and asked.
+pub(crate) fn is_somebody_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// What went wrong, and why, one cause after the other.

@@ -16,6 +16,8 @@ use longhaul_core::policy::gate::{Decision, Scope};
 use longhaul_core::status::Wait;
 use longhaul_core::time::Timestamp;
 
+use crate::cli::plain;
+
 /// So many letters of a text stand in a line.
 const LETTERS_MAX: usize = 100;
 
@@ -27,6 +29,12 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
+    /// A few words on a fact, if a person wants them.
+    pub(crate) fn brief(&mut self, entry: &Entry) -> Option<String> {
+        self.words(&entry.event)
+            .map(|(_, words)| words.trim().to_owned())
+    }
+
     /// The line of a fact, if a person wants it.
     pub(crate) fn line(&mut self, entry: &Entry) -> Option<String> {
         let (what, words) = self.words(&entry.event)?;
@@ -35,7 +43,7 @@ impl Teller {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "what has no line here is for machines"
+        reason = "what is about no turn and no call is told elsewhere"
     )]
     fn words(&mut self, event: &Event) -> Option<(String, String)> {
         let said = |what: &str, words: String| Some((what.to_owned(), words));
@@ -76,48 +84,7 @@ impl Teller {
                 "",
                 format!("  {}: its result came after all", self.tool(surfaced.call)),
             ),
-            Event::GateRaised(raised) => said("asks", raised.gate.ask.clone()),
-            Event::GateVoted(given) => said("voted", answer(given)),
-            Event::GateAnswered(given) => said("answered", answer(given)),
-            Event::GateExpired(_) => said("expired", "nobody answered in time".into()),
-            Event::RunWaiting(waiting) => {
-                waits(&waiting.wait).map(|words| ("waiting".to_owned(), words))
-            }
-            Event::RunBlocked(blocked) => said("blocked", short(&blocked.reason)),
-            Event::RunRecovered(_) => said(
-                "resumed",
-                "its worker had died; it goes on from its last fact".into(),
-            ),
-            Event::RunPaused(by) => said("paused", format!("by {}", by.by)),
-            Event::RunResumed(by) => said("resumed", format!("by {}", by.by)),
-            Event::RunCancelRequested(by) => said("cancel", format!("by {}", by.by)),
-            Event::RunRetryScheduled(retry) => said(
-                "retry",
-                format!(
-                    "attempt {} in {} s",
-                    retry.attempt,
-                    retry.after.0.div_ceil(1_000)
-                ),
-            ),
-            Event::SteerQueued(steer) => {
-                said("message", format!("{}: {}", steer.by, short(&steer.text)))
-            }
-            Event::SteerDelivered(_) => said("message", "read by the model".into()),
-            Event::SteerDropped(dropped) => said("message", format!("not read: {}", dropped.why)),
-            Event::BudgetWarned(_) => said(
-                "budget",
-                "little is left; the agent is told to wrap up".into(),
-            ),
-            Event::BudgetReached(_) => said("budget", "used up".into()),
-            Event::MemoryCompacted(_) => said("memory", "the older part was summed up".into()),
-            Event::ProgressReported(progress) => said(
-                "progress",
-                format!("{} %  {}", progress.percent, short(&progress.message)),
-            ),
-            Event::RunCompleted(done) => said("done", short(&done.output.text)),
-            Event::RunFailed(failed) => said("failed", short(&failed.fault.message)),
-            Event::RunCancelled(cancelled) => said("cancelled", short(&cancelled.reason)),
-            _ => None,
+            _ => life(event),
         }
     }
 
@@ -147,6 +114,59 @@ impl Teller {
             .get(&call)
             .cloned()
             .unwrap_or_else(|| call.to_string())
+    }
+}
+
+/// What happens to a run beside its turns and calls.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what has no line here is for machines"
+)]
+fn life(event: &Event) -> Option<(String, String)> {
+    let said = |what: &str, words: String| Some((what.to_owned(), words));
+    match event {
+        Event::GateRaised(raised) => said("asks", short(&raised.gate.ask)),
+        Event::GateVoted(given) => said("voted", answer(given)),
+        Event::GateAnswered(given) => said("answered", answer(given)),
+        Event::GateExpired(_) => said("expired", "nobody answered in time".into()),
+        Event::RunWaiting(waiting) => {
+            waits(&waiting.wait).map(|words| ("waiting".to_owned(), words))
+        }
+        Event::RunBlocked(blocked) => said("blocked", short(&blocked.reason)),
+        Event::RunRecovered(_) => said(
+            "resumed",
+            "its worker had died; it goes on from its last fact".into(),
+        ),
+        Event::RunPaused(by) => said("paused", format!("by {}", by.by)),
+        Event::RunResumed(by) => said("resumed", format!("by {}", by.by)),
+        Event::RunCancelRequested(by) => said("cancel", format!("by {}", by.by)),
+        Event::RunRetryScheduled(retry) => said(
+            "retry",
+            format!(
+                "attempt {} in {} s",
+                retry.attempt,
+                retry.after.0.div_ceil(1_000)
+            ),
+        ),
+        Event::SteerQueued(steer) => {
+            said("message", format!("{}: {}", steer.by, short(&steer.text)))
+        }
+        Event::SteerDelivered(_) => said("message", "read by the model".into()),
+        Event::SteerDropped(dropped) => said("message", format!("not read: {}", dropped.why)),
+        Event::BudgetWarned(_) => said(
+            "budget",
+            "little is left; the agent is told to wrap up".into(),
+        ),
+        Event::BudgetReached(_) => said("budget", "used up".into()),
+        Event::MemoryCompacted(_) => said("memory", "the older part was summed up".into()),
+        Event::ProgressReported(progress) => said(
+            "progress",
+            format!("{} %  {}", progress.percent, short(&progress.message)),
+        ),
+        Event::RunCompleted(done) => said("done", short(&done.output.text)),
+        Event::RunFailed(failed) => said("failed", short(&failed.fault.message)),
+        Event::RunCancelled(cancelled) => said("cancelled", short(&cancelled.reason)),
+        _ => None,
     }
 }
 
@@ -195,30 +215,23 @@ fn shown(ended: &ToolEnded) -> String {
 /// The first line of a text, cut, and safe for a terminal.
 pub(crate) fn short(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let clean: String = line.chars().filter(|letter| !letter.is_control()).collect();
-    if clean.chars().count() <= LETTERS_MAX {
-        return clean;
-    }
-    let cut: String = clean.chars().take(LETTERS_MAX - 1).collect();
-    format!("{cut}…")
+    plain::cut(&plain::line(line), LETTERS_MAX)
 }
 
 /// The time of day where the reader is.
 pub(crate) fn clock(at: Timestamp) -> String {
-    let Ok(at) = jiff::Timestamp::from_microsecond(at.as_micros()) else {
-        return at.to_string();
-    };
-    at.to_zoned(jiff::tz::TimeZone::system())
-        .strftime("%H:%M:%S")
-        .to_string()
+    written(at, "%H:%M:%S")
 }
 
-/// The day and time where the reader is.
+/// The day and the time of day where the reader is.
 pub(crate) fn day(at: Timestamp) -> String {
-    let Ok(at) = jiff::Timestamp::from_microsecond(at.as_micros()) else {
+    written(at, "%Y-%m-%d %H:%M")
+}
+
+fn written(at: Timestamp, form: &str) -> String {
+    let Ok(time) = jiff::Timestamp::from_microsecond(at.as_micros()) else {
         return at.to_string();
     };
-    at.to_zoned(jiff::tz::TimeZone::system())
-        .strftime("%Y-%m-%d %H:%M")
-        .to_string()
+    let there = time.to_zoned(jiff::tz::TimeZone::system());
+    there.strftime(form).to_string()
 }

@@ -1,0 +1,119 @@
+//! An answer at a gate, and what follows from it, told to whoever gave it.
+//!
+//! Never: says that a run goes on when nobody drives it.
+
+use longhaul_core::policy::gate::{Answer, Decision, GateRow, GateStatus, Scope};
+use longhaul_core::port::store::GatesAsk;
+use longhaul_engine::Longhaul;
+use longhaul_engine::gate_view::GateView;
+use longhaul_engine::handle::Verdict;
+use longhaul_run::outside::{standing_digest, standing_input};
+
+use crate::cli::driven::is_driven;
+use crate::cli::exit::Exit;
+use crate::cli::fail;
+use crate::cli::me::me;
+use crate::cli::say;
+use crate::cli::teller::short;
+
+/// So much of a digest is said.
+pub(crate) const DIGEST_LETTERS: usize = 8;
+
+/// A gate about to be answered.
+pub(crate) struct Answering<'a> {
+    pub(crate) longhaul: &'a Longhaul,
+    pub(crate) gate: GateRow,
+    pub(crate) json: bool,
+}
+
+impl Answering<'_> {
+    /// An answer of whoever types; its digest is of what stands in the gate that
+    /// was read, so an answer to anything newer is refused.
+    pub(crate) fn answer(&self, decision: Decision, note: Option<String>) -> Answer {
+        let digest = match decision {
+            Decision::Approve | Decision::Edit(_) => standing_digest(&self.gate),
+            Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
+        };
+        Answer {
+            decision,
+            by: me(),
+            scope: Scope::Once,
+            note,
+            payload: None,
+            digest,
+        }
+    }
+
+    /// Gives the answer, and tells what came of it.
+    pub(crate) async fn give(self, answer: Answer) -> anyhow::Result<Exit> {
+        let no = fail::about_gate(&self.gate);
+        let id = self.gate.spec.id;
+        let done = did(&answer);
+        let verdict = self.longhaul.answer(id, answer).await.map_err(&no)?;
+        let gate = self.longhaul.gate(id).await.map_err(&no)?;
+        if self.json {
+            say::data(&serde_json::to_string(&GateView::from(&gate))?)?;
+            return Ok(Exit::Done);
+        }
+        say::words(&format!("{done}: {}", what(&gate)))?;
+        say::words(&self.follows(&verdict, &gate).await?)?;
+        Ok(Exit::Done)
+    }
+
+    async fn follows(&self, verdict: &Verdict, gate: &GateRow) -> anyhow::Result<String> {
+        let run = gate.run;
+        let seq = match verdict {
+            Verdict::Counted(_) => {
+                let (has, needs) = (gate.answers.len(), gate.spec.approvers.count);
+                return Ok(format!("{has} of {needs} have agreed; {run} still waits."));
+            }
+            Verdict::Closed(seq) => *seq,
+        };
+        let ask = GatesAsk {
+            run: Some(run),
+            status: Some(GateStatus::Open),
+            limit: 100,
+            ..GatesAsk::default()
+        };
+        let open = self.longhaul.gates(ask).await.map_err(fail::engine)?.len();
+        if open > 0 {
+            let others = if open == 1 { "answer" } else { "answers" };
+            return Ok(format!(
+                "{run} waits for {open} more {others}: longhaul gates --run {run}"
+            ));
+        }
+        Ok(match is_driven(self.longhaul).await? {
+            true => format!("{run} resumes at event {seq}."),
+            false => format!(
+                "{run} resumes at event {seq} as soon as somebody drives it: longhaul watch {run}"
+            ),
+        })
+    }
+}
+
+fn did(answer: &Answer) -> &'static str {
+    match (&answer.decision, answer.scope) {
+        (Decision::Approve, Scope::Run) => "Approved for this run",
+        (Decision::Approve, Scope::Once) => "Approved",
+        (Decision::Edit(_), _) => "Approved with your change",
+        (Decision::Reject, _) => "Rejected",
+        (Decision::Answer(_), _) => "Answered",
+        (Decision::Complete, _) => "Completed",
+    }
+}
+
+/// What it was about: the call with its input, or what was asked.
+fn what(gate: &GateRow) -> String {
+    let said = match (&gate.spec.tool, standing_input(gate)) {
+        (Some(tool), Some(input)) => short(&format!("{tool} {}", input.as_str())),
+        (Some(_), None) | (None, _) => short(&gate.spec.ask),
+    };
+    let digest = standing_digest(gate).map(|digest| digest.to_string());
+    let digest = digest
+        .as_deref()
+        .and_then(|text| text.get(..DIGEST_LETTERS));
+    match digest {
+        Some(digest) => format!("{said}   digest {digest}"),
+        None => said,
+    }
+}

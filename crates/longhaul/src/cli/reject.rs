@@ -1,0 +1,47 @@
+//! `longhaul reject`: a no, and maybe why.
+//!
+//! Never: needs a digest. A no is safe whatever is asked.
+
+use clap::Args;
+use longhaul_core::policy::gate::Decision;
+
+use crate::cli::answering::Answering;
+use crate::cli::exit::Exit;
+use crate::cli::{name, open, runtime};
+
+const EXAMPLES: &str = "Examples:
+  longhaul reject @last
+  longhaul reject gate_01k3rzc --note \"not on a Friday\"     the model reads the note";
+
+/// Says no at a gate.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Reject {
+    /// The gate, or a run with only one open
+    #[arg(value_name = "RUN|GATE")]
+    gate: String,
+    /// Words for the model
+    #[arg(long)]
+    note: Option<String>,
+    /// Print the gate as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reject {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let house = open::look()?;
+        let longhaul = &house.longhaul;
+        runtime::small()?.block_on(async {
+            let gate = name::gate(longhaul, &self.gate).await?;
+            let json = self.json;
+            let answering = Answering {
+                longhaul,
+                gate,
+                json,
+            };
+            let answer = answering.answer(Decision::Reject, self.note.clone());
+            answering.give(answer).await
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! A conversation as text: who said what, one after the other.
+//!
+//! Never: leaves a message out. Pictures and blocks that we don't know are named.
+
+use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
+use longhaul_engine::transcript_view::TranscriptView;
+
+/// The parts of a conversation, in order.
+pub(crate) fn told(transcript: &TranscriptView) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(system) = transcript.system.as_deref().filter(|text| !text.is_empty()) {
+        told.push(said("system", system));
+    }
+    for message in &transcript.messages {
+        match &**message {
+            Message::User(parts) => told.push(said("user", &words(parts))),
+            Message::Assistant(reply) => told.extend(reply_parts(reply)),
+            Message::Results(results) => told.extend(results.iter().map(result)),
+        }
+    }
+    told
+}
+
+fn said(who: &str, text: &str) -> String {
+    format!("{who}:\n{}\n", indented(text))
+}
+
+fn indented(text: &str) -> String {
+    let lines: Vec<String> = text
+        .trim_end()
+        .lines()
+        .map(|line| format!("  {line}"))
+        .collect();
+    lines.join("\n")
+}
+
+fn reply_parts(reply: &Reply) -> Vec<String> {
+    let part = |block: &Block| match block {
+        Block::Text(words) => said("assistant", &words.text),
+        Block::Thinking(thought) if thought.text.is_empty() => {
+            said("assistant, thinking", "(hidden by the provider)")
+        }
+        Block::Thinking(thought) => said("assistant, thinking", &thought.text),
+        Block::ToolCall(call) => said(
+            &format!("assistant calls {}", call.name),
+            call.input.as_str(),
+        ),
+        Block::Other(raw) => said("assistant, in a block we don't know", raw.as_str()),
+    };
+    reply.blocks.iter().map(part).collect()
+}
+
+fn result(result: &ToolResult) -> String {
+    let who = match result.is_error {
+        true => format!("result of {}, failed", result.call),
+        false => format!("result of {}", result.call),
+    };
+    said(&who, &words(&result.content))
+}
+
+fn words(parts: &[Part]) -> String {
+    let word = |part: &Part| match part {
+        Part::Text(text) => text.to_string(),
+        Part::Image(image) => format!("({})", image.media_type),
+    };
+    parts.iter().map(word).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,63 @@
+//! `longhaul watch`: follows a run to its end, driving if nobody does.
+//!
+//! Never: drives for a run that has ended.
+
+use clap::Args;
+use longhaul_core::id::Seq;
+
+use crate::cli::exit::Exit;
+use crate::cli::open::drive_if_free;
+use crate::cli::run::{FollowArgs, Followed};
+use crate::cli::{fail, name, open, runtime};
+
+const EXAMPLES: &str = "Examples:
+  longhaul watch @last
+  longhaul watch run_01k3qv9 --json --no-input     a line of JSON for each fact
+  longhaul watch run_01k3qv9 --after 31            from event 32 on
+
+Ends with the run's own exit code, as `longhaul run` does.";
+
+/// Follows a run.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Watch {
+    /// The run: its id, the last six letters of it, or @last
+    run: String,
+    /// Only what comes after this event
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    after: u64,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+impl Watch {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let timeout = self.follow.timeout()?;
+        let runtime = runtime::driving()?;
+        // Who is meant is found before anybody drives; there may be nothing to do.
+        let beside = open::look()?;
+        let (run, over) = runtime.block_on(async {
+            let longhaul = &beside.longhaul;
+            let run = name::run(longhaul, &self.run).await?;
+            let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
+            anyhow::Ok((run, view.status.is_terminal()))
+        })?;
+        let manner = self.follow.stream_manner();
+        let opened;
+        let (house, drives) = match over {
+            true => (&beside, false),
+            false => {
+                opened = drive_if_free()?;
+                opened.look(manner.silent)
+            }
+        };
+        let followed = Followed {
+            house,
+            run,
+            after: Seq(self.after),
+            drives,
+            timeout,
+        };
+        runtime.block_on(followed.to_its_end(manner))
+    }
+}
