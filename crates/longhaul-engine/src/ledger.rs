@@ -180,7 +180,7 @@ impl Ledger {
             author,
             batch,
         };
-        match self.persist(append.clone()).await? {
+        match self.persist(&append).await? {
             Appended::At { seq, now } => {
                 self.take_in(append.batch.events, seq, now)?;
                 Ok(Wrote::Stands)
@@ -197,7 +197,7 @@ impl Ledger {
 
     /// Appends, and waits with a store that is busy or full: an append can be
     /// repeated, and what we have in our hands must not be lost.
-    async fn persist(&self, append: Append) -> Result<Appended, Error> {
+    async fn persist(&self, append: &Append) -> Result<Appended, Error> {
         loop {
             match self.ports.store.append(append.clone()).await {
                 Err(StoreError::Busy { .. } | StoreError::Full { .. }) => {
@@ -269,7 +269,7 @@ impl Ledger {
             Ok(mut batch) => {
                 batch.changes.extend(tool.blob.map(Change::PutBlob));
                 let author = Author::Outsider;
-                self.persist(Append { run, author, batch }).await?
+                self.persist(&Append { run, author, batch }).await?
             }
         };
         if kept == Appended::RunEnded {

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Result};
 
 /// The oldest SQLite without the fault that two writers could damage a log.
@@ -57,6 +58,8 @@ fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(busy)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Else some statements are planned anew for other values, each time.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;")?;
     Ok(conn)
 }

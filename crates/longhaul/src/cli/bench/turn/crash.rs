@@ -66,12 +66,9 @@ pub(crate) async fn crash(folder: &Path, kills: u32) -> anyhow::Result<Crashes> 
     crashes.recovery_ms.remove(0);
     let until = SystemClock.now().plus(PATIENCE);
     let journal = loop {
-        let journal = read(&store, run).await?;
-        if journal
-            .last()
-            .is_some_and(|entry| entry.event.is_terminal())
-        {
-            break journal;
+        let row = store.row(run).await?;
+        if row.is_some_and(|row| row.status.is_terminal()) {
+            break read(&store, run).await?;
         }
         if SystemClock.now() > until {
             bail!("{run} did not end after {kills} kills");
@@ -91,10 +88,7 @@ async fn start(
     store: &SqliteStore,
     run: RunId,
 ) -> anyhow::Result<(WorkerProcess, f64)> {
-    let last = read(store, run)
-        .await?
-        .last()
-        .map_or(Seq::START, |entry| entry.seq);
+    let last = store.row(run).await?.map_or(Seq::START, |row| row.last);
     let watch = Stopwatch::start();
     let worker = WorkerProcess::start(folder)?;
     let until = SystemClock.now().plus(PATIENCE);

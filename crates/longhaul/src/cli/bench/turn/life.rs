@@ -147,8 +147,8 @@ impl Life {
         let tools = Toolbox::new([Arc::new(Echo::new(self.result_bytes)?) as Arc<dyn Tool>])?;
         let tools = tools.with(Arc::new(ReadOutput::new(store.clone(), store.clone())?))?;
         let script = format!(
-            "replies:\n  - text: \"Looking at the next one.\"\n    tools: [{{ name: echo, input: {{ n: 1 }} }}]\n  \
-             - text: \"Done.\"\nloop: {{ from: 0, to: 1, times: {} }}\n",
+            "replies:\n  - text: \"Looking at the next one.\"\n    tools: [{{ name: echo, input: {{ n: 1 }} }}]\n    \
+             usage: {{ input_tokens: 1000, output_tokens: 20 }}\n  - text: \"Done.\"\nloop: {{ from: 0, to: 1, times: {} }}\n",
             self.turns
         );
         let script = Script::parse("bench", &script)?;
