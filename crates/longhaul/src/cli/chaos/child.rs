@@ -24,11 +24,12 @@ impl Child {
         let log = scratch.root().join(LOG);
         let log = File::options().create(true).append(true).open(log)?;
         let child = Command::new(binary)
-            .args(["worker", "--quiet"])
+            .args(["worker", "--quiet", "--until-eof"])
             .current_dir(scratch.root())
             .env_clear()
             .envs(&scratch.here.env)
-            .stdin(Stdio::null())
+            // Held open while we live: however we die, it ends.
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
             // Ctrl-C at the terminal is for us: we kill it ourselves.
