@@ -8,5 +8,7 @@ mod suite {
     mod chaos;
     mod config;
     mod config_cli;
+    mod demo;
+    mod docs;
     mod front;
 }

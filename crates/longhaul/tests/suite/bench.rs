@@ -41,3 +41,41 @@ fn the_journal_is_measured_against_its_own_limits() {
         .count();
     assert_eq!(left, 0, "nothing is left behind");
 }
+
+#[test]
+fn a_turn_is_measured_and_takes_two_commits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("a path in UTF-8");
+    let output = longhaul(&[
+        "bench", "turn", "--turns", "200", "--kills", "2", "--dir", dir, "--json",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let lives = report["lives"].as_array().expect("a line for each");
+    let turns: Vec<_> = lives
+        .iter()
+        .filter_map(|life| life["turns"].as_u64())
+        .collect();
+    assert_eq!(turns, [50, 200]);
+    for life in lives {
+        // The claim, the look at the world and the end come on top, once a run.
+        let turns = life["turns"].as_f64().expect("a count");
+        let commits = life["commits_per_turn"].as_f64().expect("a count") * turns;
+        assert!(
+            (2.0 * turns..2.0 * turns + 8.0).contains(&commits),
+            "{life}"
+        );
+        let stored = life["stored_per_said"].as_f64().expect("a ratio");
+        assert!((0.5..1.8).contains(&stored), "{life}");
+    }
+    assert_eq!(report["runs_lost"], 0, "{report}");
+    assert_eq!(report["results_repeated"], 0, "{report}");
+    assert!(
+        report["model_calls_repeated"].as_u64() <= Some(2),
+        "{report}"
+    );
+    let left = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .count();
+    assert_eq!(left, 0, "nothing is left behind");
+}

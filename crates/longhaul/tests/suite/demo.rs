@@ -1,0 +1,82 @@
+//! The demo as a stranger without a terminal sees it: quick, honest, repeatable.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use longhaul_engine::clock::Stopwatch;
+
+fn demo(folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.arg("demo").current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LONGHAUL_") {
+            command.env_remove(name);
+        }
+    }
+    command.output().expect("the demo runs")
+}
+
+fn said(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let watch = Stopwatch::start();
+    let first = said(&demo(folder.path()));
+    let took = Duration::from_nanos(watch.nanos());
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    for words in [
+        "no AI is called in this demo",
+        "Carry out this plan?",
+        "approved, by the demo, no terminal",
+        "killed with SIGKILL, on purpose",
+        "on a new worker",
+        "4  model replies and 11 tool results were recorded before it",
+        "0  of them were repeated",
+        "1  model call was under way and was asked again",
+        "0  effects are in doubt",
+        "$0.00 (scripted)",
+    ] {
+        assert!(first.contains(words), "`{words}` is missing in:\n{first}");
+    }
+    let notes = folder.path().join("longhaul-demo/.longhaul/vault");
+    for note in [
+        "Index.md",
+        "Projects/Garden lamp.md",
+        "Work/Tuesday meeting.md",
+        "Home/Groceries.md",
+        "Plans/Tidy the inbox.md",
+    ] {
+        assert!(notes.join(note).is_file(), "{note} was not written");
+    }
+    let again = said(&demo(folder.path()));
+    assert!(again.contains("0  of them were repeated"), "{again}");
+}
+
+#[test]
+fn the_demo_keeps_to_its_own_folder_in_a_project() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("longhaul.toml");
+    std::fs::write(&file, "# mine\n").expect("a file");
+    said(&demo(folder.path()));
+    assert!(
+        folder
+            .path()
+            .join(".longhaul/demo/agents/demo-tidier.md")
+            .is_file()
+    );
+    assert!(!folder.path().join(".longhaul/longhaul.db").exists());
+    assert!(!folder.path().join("agents").exists());
+}
+
+#[test]
+fn a_demo_that_can_t_write_says_so() {
+    let output = demo(Path::new("/proc"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("go to another folder"), "{said}");
+}

@@ -1,0 +1,103 @@
+//! Every agent, script and setting that the documents show is one that this
+//! build takes.
+//!
+//! Never: a block that nobody reads. One in a language that is not known here
+//! fails the test.
+
+use std::path::Path;
+
+use longhaul::config::load;
+use longhaul::config::surroundings::Surroundings;
+use longhaul_model::scripted::Script;
+
+/// A fenced block of a document.
+struct Block {
+    place: String,
+    language: String,
+    text: String,
+}
+
+fn blocks() -> Vec<Block> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    let docs = std::fs::read_dir(root.join("docs")).expect("the documents");
+    files.extend(docs.map(|entry| entry.expect("a document").path()));
+    files.iter().flat_map(|path| cut(path)).collect()
+}
+
+fn cut(path: &Path) -> Vec<Block> {
+    let text = std::fs::read_to_string(path).expect("a text");
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open = false;
+    for (number, line) in text.lines().enumerate() {
+        match line.strip_prefix("```") {
+            Some(language) if !open => {
+                open = true;
+                blocks.push(Block {
+                    place: format!("{}:{}", path.display(), number + 1),
+                    language: language.to_owned(),
+                    text: String::new(),
+                });
+            }
+            Some(_) => open = false,
+            None if open => {
+                let block = blocks.last_mut().expect("a block is open");
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            None => {}
+        }
+    }
+    blocks
+}
+
+/// An agent's name stands in its front matter.
+fn check_agent(block: &Block) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = block
+        .text
+        .lines()
+        .find_map(|line| line.strip_prefix("name: "));
+    let name = name.unwrap_or("unnamed");
+    std::fs::create_dir(folder.path().join("agents")).expect("a folder");
+    let file = folder.path().join(format!("agents/{name}.md"));
+    std::fs::write(file, &block.text).expect("a file");
+    let output = crate::suite::front::longhaul_in(folder.path(), &["agents", "check", name], &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {said}", block.place);
+}
+
+fn check_settings(block: &Block) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("longhaul.toml"), &block.text).expect("a file");
+    let here = Surroundings {
+        cwd: folder.path().to_owned(),
+        env: [].into(),
+        home: None,
+    };
+    if let Err(error) = load::load(&here, &[]) {
+        panic!("{}: {error}", block.place);
+    }
+}
+
+#[test]
+fn every_block_of_the_documents_is_taken() {
+    let mut seen = Vec::new();
+    for block in blocks() {
+        match block.language.as_str() {
+            // Commands, trees and pictures.
+            "" => {}
+            "markdown" => check_agent(&block),
+            "toml" => check_settings(&block),
+            "yaml" => drop(Script::parse(&block.place, &block.text).expect("a script")),
+            other => panic!("{}: nobody reads a block in `{other}`", block.place),
+        }
+        seen.push(block.language);
+    }
+    for language in ["markdown", "toml", "yaml"] {
+        assert!(
+            seen.iter().any(|one| one == language),
+            "no {language} block"
+        );
+    }
+}
