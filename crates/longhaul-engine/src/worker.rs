@@ -124,7 +124,13 @@ impl Worker {
         room: crew::Room,
     ) -> Result<usize, Error> {
         let term = terms.current();
-        if !term.lease.may_begin().await {
+        // Only this wait may be given up: a claim that was begun is seen through.
+        let may_begin = tokio::select! {
+            biased;
+            () = stop.draining() => false,
+            may = term.lease.may_begin() => may,
+        };
+        if !may_begin {
             return Ok(0);
         }
         let ask = ClaimAsk {

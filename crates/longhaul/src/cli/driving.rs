@@ -3,11 +3,23 @@
 //! Never: left behind. It is told to stop and awaited.
 
 use longhaul::assemble::{House, worker_options};
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
 use tokio::task::JoinHandle;
 
 use crate::cli::fail::{self, Failure};
+
+/// So long is waited for what is under way, unless Ctrl-C says otherwise.
+const PATIENCE: Millis = Millis::from_secs(2);
+
+async fn patience() {
+    tokio::select! {
+        () = SystemClock.sleep_until(SystemClock.now().plus(PATIENCE)) => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
 
 /// A worker under way.
 #[derive(Debug)]
@@ -42,10 +54,20 @@ impl Driving {
         }
     }
 
-    /// Lets every run go at its next fact, and ends.
-    pub(crate) async fn end(self) -> anyhow::Result<()> {
+    /// Lets every run go at its next fact, and ends. Somebody waits at a
+    /// terminal: what is still under way after a moment is cut off, and goes on
+    /// with the next driver.
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.drain();
-        match self.worker.await {
+        let ended = tokio::select! {
+            biased;
+            ended = &mut self.worker => ended,
+            () = patience() => {
+                self.stop.cut();
+                self.worker.await
+            }
+        };
+        match ended {
             Ok(Ok(())) | Err(_) => Ok(()),
             Ok(Err(error)) => Err(fail::engine(error)),
         }
