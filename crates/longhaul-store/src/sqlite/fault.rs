@@ -165,12 +165,20 @@ pub(crate) fn sql_error(error: rusqlite::Error, at: &str) -> StoreError {
 
 /// An error of the file system as the port says it.
 pub(crate) fn io_error(error: io::Error, at: &str) -> StoreError {
-    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{
+        IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull,
+    };
     let kind = error.kind();
     if kind == StorageFull {
         return Lost::Full.error(at);
     }
-    if kind == PermissionDenied || kind == ReadOnlyFilesystem {
+    let no_place = [
+        PermissionDenied,
+        ReadOnlyFilesystem,
+        NotADirectory,
+        IsADirectory,
+    ];
+    if no_place.contains(&kind) {
         return Lost::ReadOnly(error.to_string()).error(at);
     }
     StoreError::Database {

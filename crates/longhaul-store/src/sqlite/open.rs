@@ -68,8 +68,9 @@ fn open_file(path: &Path, options: &Options) -> Result<SqliteStore, StoreError> 
         Role::Driver => Some(DriverLock::take(home, &at, &options.holder)?),
         Role::Outsider => None,
     };
-    if found == Found::Unmarked {
-        // Look with a connection that can't write, before one that would.
+    if found != Found::Nothing {
+        // Look with a connection that can't write, before one that would: a file
+        // of another program or of a newer build is left as it is.
         let conn = connect::reader(path, options.busy).map_err(|error| sql_error(error, &at))?;
         schema::found(&conn, &at)?;
     }
