@@ -2,30 +2,27 @@
 //!
 //! Never: left behind. It is told to stop and awaited.
 
+use std::sync::Arc;
+
 use longhaul::assemble::{House, worker_options};
-use longhaul_core::time::{Clock as _, Millis};
-use longhaul_engine::clock::SystemClock;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::Error;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::cli::fail::{self, Failure};
+use crate::cli::say;
 
-/// So long is waited for what is under way, unless Ctrl-C says otherwise.
-const PATIENCE: Millis = Millis::from_secs(2);
-
-async fn patience() {
-    tokio::select! {
-        () = SystemClock.sleep_until(SystemClock.now().plus(PATIENCE)) => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-}
+/// A stop that takes longer is explained.
+const SOON: Millis = Millis::from_secs(1);
 
 /// A worker under way.
 #[derive(Debug)]
 pub(crate) struct Driving {
     stop: Stop,
-    worker: JoinHandle<Result<(), longhaul_engine::Error>>,
+    worker: JoinHandle<Result<(), Error>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Driving {
@@ -42,7 +39,12 @@ impl Driving {
             reason = "it is owned here and awaited in `end`"
         )]
         let worker = tokio::spawn(worker.run(stop.clone()));
-        Ok(Self { stop, worker })
+        let clock = Arc::clone(&house.longhaul.ports().clock);
+        Ok(Self {
+            stop,
+            worker,
+            clock,
+        })
     }
 
     /// Returns when the worker has ended by itself, which is a fault.
@@ -54,22 +56,34 @@ impl Driving {
         }
     }
 
-    /// Lets every run go at its next fact, and ends. Somebody waits at a
-    /// terminal: what is still under way after a moment is cut off, and goes on
-    /// with the next driver.
-    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+    /// Lets every run go at its next fact, and ends. A call that runs is waited
+    /// for, since one that is cut off may have to be paid or answered for twice;
+    /// whoever can't wait says so.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
         self.stop.drain();
-        let ended = tokio::select! {
+        let mut worker = self.worker;
+        let soon = self.clock.now().plus(SOON);
+        tokio::select! {
             biased;
-            ended = &mut self.worker => ended,
-            () = patience() => {
-                self.stop.cut();
-                self.worker.await
+            done = &mut worker => return ended(done),
+            () = self.clock.sleep_until(soon) => {
+                say::talk("stopping: a call still runs and is waited for; Ctrl-C cuts it off");
             }
-        };
-        match ended {
-            Ok(Ok(())) | Err(_) => Ok(()),
-            Ok(Err(error)) => Err(fail::engine(error)),
         }
+        tokio::select! {
+            biased;
+            done = &mut worker => ended(done),
+            _ = tokio::signal::ctrl_c() => {
+                self.stop.cut();
+                ended(worker.await)
+            }
+        }
+    }
+}
+
+fn ended(done: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
+    match done {
+        Ok(Ok(())) | Err(_) => Ok(()),
+        Ok(Err(error)) => Err(fail::engine(error)),
     }
 }

@@ -76,7 +76,7 @@ impl std::error::Error for Failure {}
 
 /// What a fault of the store means to a person.
 pub(crate) fn store(error: &StoreError) -> Failure {
-    let failure = Failure::usage(error.to_string());
+    let failure = Failure::usage(with_causes(error));
     match error {
         StoreError::Full { .. } => failure.hint(
             "make room on that disk, or keep runs elsewhere",
@@ -106,11 +106,26 @@ pub(crate) fn store(error: &StoreError) -> Failure {
         StoreError::Url { .. } => {
             failure.hint("see where it is set", "longhaul config show --origin")
         }
-        StoreError::Outsider { .. }
-        | StoreError::Event { .. }
-        | StoreError::Closed { .. }
-        | StoreError::Database { .. } => failure,
+        StoreError::Event { .. } => failure.hint("see which build this is", "longhaul version"),
+        StoreError::Closed { .. } | StoreError::Database { .. } => failure
+            .hint("see where it is set", "longhaul config show --origin")
+            .hint(
+                "or keep runs elsewhere",
+                "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...",
+            ),
+        StoreError::Outsider { .. } => failure,
     }
+}
+
+/// An error and what lies behind it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        said = format!("{said}: {deeper}");
+        cause = deeper.source();
+    }
+    said
 }
 
 /// What a fault of putting the program together means to a person.

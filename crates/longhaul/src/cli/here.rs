@@ -23,15 +23,20 @@ pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
     })
 }
 
-/// The configuration that holds here.
+/// The configuration that holds here, and what there is to say about it.
 pub(crate) fn config(here: &Surroundings) -> anyhow::Result<Config> {
-    let config = load::load(here, &[]).map_err(|error| {
-        let faults = error.faults.len();
-        let many = if faults == 1 { "a fault" } else { "faults" };
-        anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
-    })?;
+    let config = quiet_config(here)?;
     for note in &config.notes {
         say::talk(&format!("note: {note}"));
     }
     Ok(config)
+}
+
+/// The same without a word.
+pub(crate) fn quiet_config(here: &Surroundings) -> anyhow::Result<Config> {
+    load::load(here, &[]).map_err(|error| {
+        let faults = error.faults.len();
+        let many = if faults == 1 { "a fault" } else { "faults" };
+        anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
+    })
 }

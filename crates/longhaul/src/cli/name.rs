@@ -131,7 +131,45 @@ fn one<Id: Copy + std::fmt::Display>(said: &str, what: &str, fits: &[Id]) -> any
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let words = format!("several end in `{said}`: {}", names.join(", "));
-            Err(Failure::usage(words).into())
+            Err(Failure::usage(words)
+                .hint("give more letters; all runs", "longhaul ls --all")
+                .into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clash_lists_the_candidates() {
+        let said = |fits: &[RunId]| one("7k3qv9", "run", fits).map_err(|error| error.to_string());
+        let ids = [RunId::from_bits(1), RunId::from_bits(2)];
+        let clash = said(&ids).unwrap_err();
+        assert!(
+            ids.iter().all(|id| clash.contains(&id.to_string())),
+            "{clash}"
+        );
+        assert!(clash.contains("longhaul ls --all"), "{clash}");
+        assert_eq!(said(&ids[..1]), Ok(ids[0]));
+        assert!(
+            said(&[])
+                .unwrap_err()
+                .contains("no run that ends in `7k3qv9`")
+        );
+    }
+
+    #[test]
+    fn an_end_of_an_id_is_six_letters_or_more() {
+        for (said, end) in [
+            ("7k3qv9", Some("7k3qv9")),
+            ("run_7k3qv9", Some("7k3qv9")),
+            ("7k3qv", None),
+            ("7k3 qv9", None),
+            ("", None),
+        ] {
+            assert_eq!(end_of(said, RunId::PREFIX).ok(), end, "{said}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::follow::{Follower, LastWord, Manner, Over};
 use crate::cli::open::drive_if_free;
-use crate::cli::submit::submit;
+use crate::cli::submit::{prepare, submit};
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{runtime, say};
 
@@ -95,11 +95,13 @@ impl FollowArgs {
 impl Run {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout()?;
+        // What can't be done is said before anything is made on disk.
+        let task = prepare(&self.task)?;
         let opened = drive_if_free()?;
         runtime::driving()?.block_on(async {
             let manner = self.follow.manner();
             let (house, drives) = opened.look(manner.silent);
-            let run = submit(house, &self.task).await?;
+            let run = submit(house, task).await?;
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
@@ -162,6 +164,12 @@ impl Followed<'_> {
             End::Over(Over::Ended) => Exit::of(&view),
             End::Over(Over::Person) => {
                 talk(format!("{run} waits for a person: longhaul why {run}"));
+                Exit::of(&view)
+            }
+            // It ended while it was let go of.
+            End::TimedOut | End::Interrupted | End::Over(Over::Detached)
+                if view.status.is_terminal() =>
+            {
                 Exit::of(&view)
             }
             End::TimedOut => {

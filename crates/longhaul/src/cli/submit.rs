@@ -2,15 +2,20 @@
 //!
 //! Never: drives or follows.
 
+use std::sync::Arc;
+
 use clap::Args;
-use longhaul::assemble::House;
+use longhaul::assemble::{House, agents, models, toolbox};
 use longhaul_core::id::RunId;
+use longhaul_core::time::Clock;
+use longhaul_engine::Task;
+use longhaul_engine::clock::SystemClock;
 
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::open;
 use crate::cli::task_args::TaskArgs;
-use crate::cli::{runtime, say};
+use crate::cli::{here, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul submit writer \"Summarise README.md\"
@@ -32,9 +37,10 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let task = prepare(&self.task)?;
         let house = open::beside()?;
         runtime::small()?.block_on(async {
-            let run = submit(&house, &self.task).await?;
+            let run = submit(&house, task).await?;
             if self.json {
                 let view = house.longhaul.show(run).await.map_err(fail::engine)?;
                 say::data(&serde_json::to_string(&view)?)?;
@@ -46,22 +52,30 @@ impl Submit {
     }
 }
 
-/// Submits what was typed, after a look whether it can be done at all.
-pub(crate) async fn submit(house: &House, args: &TaskArgs) -> anyhow::Result<RunId> {
-    let found = house
-        .loaded
+/// The task that was typed, after a look whether it can be done at all: nothing
+/// is made on disk for a name that nobody has.
+pub(crate) fn prepare(args: &TaskArgs) -> anyhow::Result<Task> {
+    let config = here::quiet_config(&here::surroundings()?)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
+    let loaded = agents(&config, &tools);
+    let found = loaded
         .find(args.agent())
         .map_err(|error| Failure::usage(error.to_string()).hint("all agents", "longhaul agents"))?;
     let agent = &found.agent;
     let named = args
         .model()
         .or_else(|| agent.models.first().map(String::as_str));
-    let model = house.longhaul.ports().models.find(named);
+    let model = models(&config, &clock).find(named);
     model.map_err(|sentence| {
         Failure::usage(format!("no model for agent `{}`: {sentence}", agent.name))
             .hint("see what is set", "longhaul config show --origin")
             .hint("or try the scripted demo", "longhaul demo")
     })?;
-    let task = args.task()?;
+    args.task()
+}
+
+/// Submits a task.
+pub(crate) async fn submit(house: &House, task: Task) -> anyhow::Result<RunId> {
     house.longhaul.submit(task).await.map_err(fail::engine)
 }
