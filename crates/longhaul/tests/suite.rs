@@ -4,11 +4,18 @@
 mod suite {
     mod agents;
     mod agents_cli;
+    mod bad_input;
     mod bench;
     mod chaos;
     mod config;
     mod config_cli;
     mod demo;
     mod docs;
+    mod exit_codes;
     mod front;
+    mod look_cli;
+    mod people_cli;
+    mod project;
+    mod steer_cli;
+    mod together;
 }

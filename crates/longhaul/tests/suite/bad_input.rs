@@ -1,0 +1,367 @@
+//! Everything that can be wrong around a command: one clear message with a way
+//! on, the right exit code, and nothing half made on disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::project::{Project, Said};
+
+const NO_RUN: &str = "run_00000000000000000000000000";
+const NO_GATE: &str = "gate_00000000000000000000000000";
+
+/// What is wrong, what is said to the binary, and what it must say.
+struct Case {
+    what: &'static str,
+    /// Files that are made first.
+    files: &'static [(&'static str, &'static str)],
+    env: &'static [(&'static str, &'static str)],
+    args: &'static [&'static str],
+    code: i32,
+    says: &'static [&'static str],
+}
+
+const GARBAGE: &str = "this is not a database, and it is longer than the header of one would be";
+
+const CASES: &[Case] = &[
+    Case {
+        what: "an agent that nobody wrote",
+        files: &[],
+        env: &[],
+        args: &["run", "tydi", "x"],
+        code: 2,
+        says: &["unknown agent `tydi`", "`tidy`", "longhaul agents"],
+    },
+    Case {
+        what: "an agent file with a wrong tool",
+        files: &[("agents/bad.md", "---\ntools: [vault_wirte]\n---\nYou.")],
+        env: &[],
+        args: &["submit", "bad", "x"],
+        code: 2,
+        says: &["agents/bad.md:2:9", "`vault_write`", "longhaul agents"],
+    },
+    Case {
+        what: "an agent file that is no YAML",
+        files: &[("agents/bad.md", "---\ntools: [\n---\nYou.")],
+        env: &[],
+        args: &["run", "bad", "x"],
+        code: 2,
+        says: &["agents/bad.md:", "longhaul agents"],
+    },
+    Case {
+        what: "a broken script",
+        files: &[("scripts/plain.yaml", "replies:\n  - txet: hello\n")],
+        env: &[],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["scripts/plain.yaml", "txet", "longhaul config show"],
+    },
+    Case {
+        what: "a script that is not there",
+        files: &[("agents/lost.md", "---\nmodel: scripted/nowhere\n---\nYou.")],
+        env: &[],
+        args: &["run", "lost", "x"],
+        code: 2,
+        says: &["nowhere", "longhaul config show"],
+    },
+    Case {
+        what: "a misspelled setting",
+        files: &[("longhaul.toml", "[worker]\nlese = \"20s\"\n")],
+        env: &[],
+        args: &["ls"],
+        code: 2,
+        says: &[
+            "longhaul.toml:2:1",
+            "`worker.lease`",
+            "longhaul config path",
+        ],
+    },
+    Case {
+        what: "a setting that is no TOML",
+        files: &[("longhaul.toml", "[worker\n")],
+        env: &[],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["longhaul.toml:1", "longhaul config path"],
+    },
+    Case {
+        what: "a store that is a folder",
+        files: &[],
+        env: &[("LONGHAUL_STORE", "sqlite:agents")],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["agents", "LONGHAUL_"],
+    },
+    Case {
+        what: "a folder as a store that is only looked at",
+        files: &[],
+        env: &[("LONGHAUL_STORE", "sqlite:agents")],
+        args: &["ls"],
+        code: 2,
+        says: &["agents", "LONGHAUL_"],
+    },
+    Case {
+        what: "a store below a file",
+        files: &[],
+        env: &[("LONGHAUL_STORE", "sqlite:longhaul.toml/runs.db")],
+        args: &["submit", "plain", "x"],
+        code: 2,
+        says: &["longhaul.toml", "LONGHAUL_"],
+    },
+    Case {
+        what: "a place that nobody may write to",
+        files: &[],
+        env: &[("LONGHAUL_STORE", "sqlite:/proc/longhaul/runs.db")],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["/proc/longhaul", "LONGHAUL_"],
+    },
+    Case {
+        what: "a store of a kind that this build has not",
+        files: &[],
+        env: &[("LONGHAUL_STORE", "mysql://localhost/runs")],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["mysql", "longhaul config"],
+    },
+    Case {
+        what: "a store that is garbage",
+        files: &[(".longhaul/longhaul.db", GARBAGE)],
+        env: &[],
+        args: &["run", "plain", "x"],
+        code: 2,
+        says: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+    },
+    Case {
+        what: "garbage that is only looked at",
+        files: &[(".longhaul/longhaul.db", GARBAGE)],
+        env: &[],
+        args: &["ls"],
+        code: 2,
+        says: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+    },
+];
+
+/// What is said about things that are not there, in a project with runs.
+const UNKNOWN: &[(&[&str], &[&str])] = &[
+    (&["show", NO_RUN], &["there is no run", "longhaul ls --all"]),
+    (
+        &["show", NO_RUN, "--events"],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["show", NO_RUN, "--transcript"],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (&["why", NO_RUN], &["there is no run", "longhaul ls --all"]),
+    (
+        &["watch", NO_RUN],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["steer", NO_RUN, "x"],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["steer", NO_RUN, "--status"],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["cancel", NO_RUN],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["pause", NO_RUN],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["resume", NO_RUN],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["gates", "--run", NO_RUN],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["approve", NO_RUN, "--yes"],
+        &["there is no run", "longhaul ls --all"],
+    ),
+    (
+        &["approve", NO_GATE, "--yes"],
+        &["there is no gate", "longhaul gates"],
+    ),
+    (
+        &["reject", NO_GATE],
+        &["there is no gate", "longhaul gates"],
+    ),
+    (
+        &["answer", NO_GATE, "x"],
+        &["there is no gate", "longhaul gates"],
+    ),
+    (
+        &["gates", "show", NO_GATE],
+        &["there is no gate", "longhaul gates"],
+    ),
+    (
+        &["show", "zzzzzz"],
+        &["no run that ends in `zzzzzz`", "longhaul ls --all"],
+    ),
+    (&["approve", "zzzzzz"], &["ends in `zzzzzz`", "longhaul"]),
+    (&["show", "x"], &["`x` is no id", "longhaul ls --all"]),
+    (
+        &["show", "gate_0000000000000000000000000"],
+        &["is no id", "longhaul ls --all"],
+    ),
+];
+
+/// Every file below a folder, with what stands in it.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.insert(path.clone(), Vec::new());
+            found.extend(files(&path));
+        } else {
+            let content = fs::read(&path).unwrap();
+            found.insert(path, content);
+        }
+    }
+    found
+}
+
+/// One message, in our words, with a way on.
+fn check(what: &str, said: &Said, code: i32, says: &[&str]) {
+    assert_eq!(said.code, code, "{what}: {said:?}");
+    assert_eq!(said.out, "", "{what}: {said:?}");
+    let errors = said.err.lines().filter(|line| line.starts_with("error:"));
+    assert_eq!(errors.count(), 1, "{what}: {said:?}");
+    for part in says {
+        assert!(said.err.contains(part), "{what}, {part}: {said:?}");
+    }
+    for never in ["panicked", "RUST_BACKTRACE", "SqliteFailure", "Os {"] {
+        assert!(!said.err.contains(never), "{what}: {said:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_once_and_leaves_nothing_behind() {
+    for case in CASES {
+        let project = Project::new();
+        for (name, text) in case.files {
+            project.write(name, text);
+        }
+        let before = files(project.path());
+        let mut command = project.command(case.args);
+        let output = command.envs(case.env.iter().copied()).output();
+        check(case.what, &Said::of(&output.unwrap()), case.code, case.says);
+        assert!(
+            files(project.path()) == before,
+            "{}: files have changed",
+            case.what
+        );
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said_with_where_to_look() {
+    let project = Project::new();
+    project.submit("plain", "milk");
+    for (args, says) in UNKNOWN {
+        let said = project.say(args, 2);
+        check(&args.join(" "), &said, 2, says);
+    }
+    let run = project.until_asked("both");
+    let said = project.say(&["approve", &run, "--yes"], 2);
+    check(
+        "two gates",
+        &said,
+        2,
+        &["waits for 2 answers", "longhaul gates show gate_"],
+    );
+    assert_eq!(said.err.matches("gates show gate_").count(), 2, "{said:?}");
+}
+
+#[test]
+fn a_store_of_a_newer_build_is_left_alone() {
+    let project = Project::new();
+    project.submit("plain", "milk");
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test is the other program that wrote the file"
+    )]
+    let conn = rusqlite::Connection::open(project.store()).unwrap();
+    let step =
+        "INSERT INTO migration VALUES (2, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
+    conn.execute_batch(step).unwrap();
+    drop(conn);
+    let before = fs::read(project.store()).unwrap();
+    for args in [
+        &["ls"][..],
+        &["run", "plain", "x"],
+        &["show", "@last"],
+        &["worker"],
+    ] {
+        let said = Said::of(&project.command(args).output().unwrap());
+        check(
+            "newer",
+            &said,
+            2,
+            &["schema 2", "use a newer longhaul", "longhaul version"],
+        );
+    }
+    let after = fs::read(project.store()).unwrap();
+    let moved = (0..before.len()).filter(|at| before.get(*at) != after.get(*at));
+    let moved: Vec<usize> = moved.take(8).collect();
+    assert!(moved.is_empty(), "it was touched at {moved:?}");
+}
+
+/// A small disk of its own, where this user may mount one.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn mount(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "longhaul-test"])
+            .arg(folder.path())
+            .output();
+        let there = mounted.is_ok_and(|output| output.status.success());
+        there.then_some(Self(folder))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
+fn a_disk_that_is_full_or_read_only_is_said() {
+    for (options, says) in [
+        (
+            "size=64k",
+            &["is full", "LONGHAUL_STORE=sqlite:/other/disk"][..],
+        ),
+        ("size=64k,ro", &["can't be written", "LONGHAUL_"]),
+    ] {
+        let Some(disk) = Disk::mount(options) else {
+            eprintln!("skipped: nothing can be mounted here");
+            return;
+        };
+        let project = Project::new();
+        let store = format!("sqlite:{}/runs.db", disk.0.path().display());
+        for args in [
+            &["run", "plain", "x"][..],
+            &["submit", "plain", "x"],
+            &["worker"],
+        ] {
+            let mut command = project.command(args);
+            let output = command.env("LONGHAUL_STORE", &store).output();
+            check(options, &Said::of(&output.unwrap()), 2, says);
+        }
+    }
+}

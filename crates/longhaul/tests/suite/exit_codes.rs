@@ -1,0 +1,79 @@
+//! The exit codes: a contract with scripts. A run that did not complete is never 0.
+
+use serde_json::Value;
+
+use super::project::Project;
+
+/// An agent, what is said to the binary beside it, and how that ends.
+const ENDS: &[(&str, &[&str], i32, &str)] = &[
+    ("plain", &[], 0, "completed"),
+    ("locked", &[], 1, "failed"),
+    ("tidy", &["--no-input"], 3, "waiting"),
+    ("ask", &["--no-input"], 3, "waiting"),
+    ("stuck", &["--no-input"], 3, "blocked"),
+    ("circle", &[], 4, "failed"),
+    ("poor", &["--no-input"], 4, "waiting"),
+    ("steady", &["--timeout", "300ms"], 124, "running"),
+];
+
+#[test]
+fn a_run_ends_its_command_as_it_ended() {
+    let project = Project::new();
+    for (agent, more, code, status) in ENDS {
+        let args = [&["run", agent, "milk", "--json"], *more].concat();
+        let run: Value = project.say(&args, *code).json();
+        assert_eq!(run["status"], *status, "{run}");
+        let id = run["id"].as_str().unwrap();
+        let watched = [&["watch", id, "--json"], *more].concat();
+        project.say(&watched, *code);
+        // Words for people end the same way, and never without one.
+        let said = project.say(&[&["watch", id], *more].concat(), *code);
+        assert!(!said.err.is_empty(), "{said:?}");
+        let failed = run["error"]["code"].as_str();
+        assert_eq!(failed.is_some(), *status == "failed", "{run}");
+        project.say(&["show", id], 0);
+    }
+}
+
+#[test]
+fn a_cancelled_run_is_seven_and_a_second_driver_five() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    project.say(&["cancel", &run], 0);
+    project.say(&["watch", &run], 7);
+    project.say(&["run", "plain", "milk", "--timeout", "soon"], 2);
+    let _worker = project.worker();
+    let said = project.say(&["worker"], 5);
+    assert!(said.err.contains("is driven by"), "{said:?}");
+    assert!(said.err.contains("longhaul submit"), "{said:?}");
+}
+
+#[test]
+fn every_command_has_examples() {
+    let project = Project::new();
+    for command in [
+        "run",
+        "submit",
+        "worker",
+        "ls",
+        "show",
+        "watch",
+        "why",
+        "steer",
+        "pause",
+        "resume",
+        "cancel",
+        "gates",
+        "approvals",
+        "approve",
+        "reject",
+        "answer",
+    ] {
+        let said = project.say(&[command, "--help"], 0);
+        assert!(said.out.contains("Examples:"), "{command}: {said:?}");
+        assert!(
+            command == "worker" || said.out.contains("--json"),
+            "{command}"
+        );
+    }
+}

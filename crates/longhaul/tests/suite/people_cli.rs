@@ -1,0 +1,248 @@
+//! `gates`, `approve`, `reject` and `answer` as people and scripts meet them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::project::{Project, stands};
+
+/// The Gate object of the public surface, field by field.
+const GATE_FIELDS: &[&str] = &[
+    "id",
+    "run",
+    "kind",
+    "status",
+    "ask",
+    "reason",
+    "tool",
+    "input",
+    "facts",
+    "diff",
+    "digest",
+    "decisions",
+    "pattern",
+    "deadline",
+    "on_timeout",
+    "tags",
+    "answers",
+];
+
+fn gate_of(project: &Project, run: &str) -> Value {
+    project.json(&["gates", "show", run, "--json"])
+}
+
+fn note(project: &Project, title: &str) -> Option<String> {
+    let vault = project.path().join(".longhaul/vault/Tasks");
+    fs::read_to_string(vault.join(format!("{title}.md"))).ok()
+}
+
+#[test]
+fn a_gate_has_the_shape_of_the_surface_everywhere() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    let gate = gate_of(&project, &run);
+    let mut wanted = GATE_FIELDS.to_vec();
+    wanted.sort_unstable();
+    let fields: Vec<&String> = gate.as_object().unwrap().keys().collect();
+    let mut fields: Vec<&str> = fields.iter().map(|name| name.as_str()).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, wanted);
+    assert_eq!(gate["decisions"], json!(["approve", "edit", "reject"]));
+    assert_eq!(gate["input"]["title"], "Buy milk");
+    assert_eq!(gate["status"], "open");
+    assert_eq!(gate["on_timeout"], "reject");
+    for list in ["gates", "approvals"] {
+        assert_eq!(project.json(&[list, "--json"])["data"], json!([gate]));
+    }
+    let id = gate["id"].as_str().unwrap();
+    let table = project.say(&["gates", "ls"], 0).out;
+    let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"]);
+    assert!(table.contains(id) && table.contains(&run), "{table}");
+    let card = project.say(&["gates", "show", id], 0).out;
+    assert!(card.contains("│ title: Buy milk"), "{card}");
+    assert!(card.contains(&format!("longhaul approve {id}")), "{card}");
+}
+
+#[test]
+fn nothing_is_allowed_because_a_terminal_is_missing() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    let gate = gate_of(&project, &run);
+    let (id, digest) = (
+        gate["id"].as_str().unwrap(),
+        gate["digest"].as_str().unwrap(),
+    );
+    let said = project.say(&["approve", &run], 2);
+    for part in [
+        "no terminal".to_owned(),
+        format!("longhaul approve {id} --digest {}", &digest[..8]),
+        format!("longhaul approve {id} --yes"),
+    ] {
+        assert!(said.err.contains(&part), "{part}: {said:?}");
+    }
+    project.say_with("y\n", &["approve", &run], 2);
+    for wrong in [
+        "00000000",
+        &digest[..7],
+        "not-hexadecimal",
+        &format!("{digest}00"),
+    ] {
+        let said = project.say(&["approve", &run, "--digest", wrong], 2);
+        assert!(said.err.contains("longhaul gates show"), "{said:?}");
+    }
+    assert_eq!(gate_of(&project, &run)["status"], "open");
+    assert_eq!(note(&project, "Buy milk"), None);
+    let said = project.say(
+        &["approve", &run, "--digest", &digest[..8], "--note", "fine"],
+        0,
+    );
+    assert!(said.out.starts_with("Approved: vault_write"), "{said:?}");
+    assert!(
+        said.out.contains(&format!("digest {}", &digest[..8])),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains(&format!("longhaul watch {run}")),
+        "nobody drives: {said:?}"
+    );
+    project.say(&["watch", &run], 0);
+    assert!(note(&project, "Buy milk").is_some());
+}
+
+#[test]
+fn a_second_answer_is_told_who_was_first_and_when() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    let id = gate_of(&project, &run)["id"].as_str().unwrap().to_owned();
+    let answered = project.say(&["approve", &id, "--yes", "--json"], 0).json();
+    assert_eq!(answered["status"], "answered");
+    assert_eq!(answered["answers"][0]["by"], "cli:anna");
+    assert_eq!(answered["answers"][0]["decision"], "approve");
+    let at = answered["answers"][0]["at"].as_str().unwrap();
+    let second = |project: &Project| {
+        for args in [&["reject", &id][..], &["approve", &id, "--yes"]] {
+            let said = project.say_as("berta", args, 2);
+            assert!(said.err.contains("by cli:anna at "), "{said:?}");
+            assert!(said.err.contains(at), "{said:?}");
+        }
+    };
+    second(&project);
+    project.say(&["watch", &run], 0);
+    second(&project);
+    let said = project.say(&["approve", &run, "--yes"], 2);
+    assert!(said.err.contains("waits for no answer"), "{said:?}");
+    let all = project.json(&["gates", "--run", &run, "--all", "--json"]);
+    assert_eq!(all["data"][0]["status"], "answered");
+    assert_eq!(project.json(&["gates", "--json"])["data"], json!([]));
+}
+
+#[test]
+fn an_expired_gate_takes_no_answer() {
+    let project = Project::new();
+    let _worker = project.worker();
+    let run = project.submit("hasty", "milk");
+    project.until(&run, stands("waiting"));
+    let id = gate_of(&project, &run)["id"].as_str().unwrap().to_owned();
+    project.until(&run, stands("completed"));
+    let said = project.say(&["approve", &id, "--yes"], 2);
+    assert!(said.err.contains("has expired"), "{said:?}");
+    assert_eq!(gate_of(&project, &id)["status"], "expired");
+    assert_eq!(note(&project, "Late"), None);
+}
+
+#[test]
+fn a_no_reaches_the_model_with_its_note() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    let said = project.say(&["reject", &run, "--note", "not on a Friday"], 0);
+    assert!(said.out.starts_with("Rejected: vault_write"), "{said:?}");
+    let said = project.say(&["watch", &run], 0);
+    assert!(said.out.contains("not on a Friday"), "{said:?}");
+    assert_eq!(note(&project, "Buy milk"), None);
+}
+
+#[test]
+fn an_edit_is_checked_and_then_made() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    for (edit, why) in [("{", "is no JSON"), ("{\"folder\": 7}", "folder")] {
+        let said = project.say(&["approve", &run, "--yes", "--edit", edit], 2);
+        assert!(said.err.contains(why), "{said:?}");
+    }
+    let input = r#"{"folder":"Tasks","title":"Buy bread","content":"b","tags":[],"confidence":9}"#;
+    project.say_with(input, &["approve", &run, "--edit", "-"], 2);
+    let said = project.say_with(input, &["approve", &run, "--yes", "--edit", "-"], 0);
+    assert!(
+        said.out.starts_with("Approved with your change"),
+        "{said:?}"
+    );
+    project.say(&["watch", &run], 0);
+    assert!(note(&project, "Buy bread").is_some());
+    assert_eq!(note(&project, "Buy milk"), None);
+}
+
+#[test]
+fn two_people_agree_to_the_same_thing() {
+    let project = Project::new();
+    let run = project.until_asked("twice");
+    let first = gate_of(&project, &run)["digest"].clone();
+    let input = r#"{"folder":"Tasks","title":"Changed","content":"b","tags":[],"confidence":9}"#;
+    let said = project.say(&["approve", &run, "--yes", "--edit", input], 0);
+    assert!(said.out.contains("1 of 2 have agreed"), "{said:?}");
+    let gate = gate_of(&project, &run);
+    assert_eq!(
+        gate["input"]["title"], "Changed",
+        "what is agreed to is shown"
+    );
+    assert_ne!(gate["digest"], first);
+    let card = project.say(&["gates", "show", &run], 0).out;
+    assert!(
+        card.contains("title: Changed") && card.contains("changed by cli:anna"),
+        "{card}"
+    );
+    let said = project.say(&["approve", &run, "--yes"], 2);
+    assert!(
+        said.err.contains("cli:anna has answered this gate already"),
+        "{said:?}"
+    );
+    let old = first.as_str().unwrap();
+    project.say_as("berta", &["approve", &run, "--digest", old], 2);
+    project.say_as("berta", &["approve", &run, "--yes"], 0);
+    project.say(&["watch", &run], 0);
+    assert!(note(&project, "Changed").is_some() && note(&project, "Two").is_none());
+}
+
+#[test]
+fn questions_are_answered_in_words() {
+    let project = Project::new();
+    for (agent, kind) in [("ask", "question"), ("stuck", "blocked")] {
+        let run = project.until_asked(agent);
+        assert_eq!(gate_of(&project, &run)["kind"], kind);
+        let said = project.say(&["approve", &run, "--yes"], 2);
+        assert!(said.err.contains("longhaul answer gate_"), "{said:?}");
+        project.say(&["answer", &run, " "], 2);
+        let said = project.say(&["answer", &run, "to", "the", "left"], 0);
+        assert!(said.out.starts_with("Answered: "), "{said:?}");
+        let said = project.say(&["watch", &run], 0);
+        assert!(said.out.contains("to the left"), "{said:?}");
+    }
+    let run = project.until_asked("tidy");
+    let said = project.say(&["answer", &run, "yes"], 2);
+    assert!(
+        said.err.contains("it takes approve, edit or reject"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn whoever_submitted_may_be_kept_from_approving() {
+    let project = Project::new();
+    let run = project.until_asked("foreign");
+    let said = project.say(&["approve", &run, "--yes"], 6);
+    assert!(said.err.contains("may not approve"), "{said:?}");
+    project.say_as("berta", &["approve", &run, "--yes"], 0);
+    let run = project.until_asked("tidy");
+    let said = project.say(&["approve", &run, "--yes", "--for", "run"], 0);
+    assert!(said.out.starts_with("Approved for this run"), "{said:?}");
+}

@@ -1,0 +1,108 @@
+//! Two processes at once: one drives, others look, decide and steer.
+
+use super::project::{Project, between, stands};
+
+/// So soon the driver acts on an answer from another process.
+const HEARD_MICROS: i64 = 50_000;
+
+/// So often it is tried: a busy machine is no fault of ours.
+const TRIES: usize = 8;
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a measured figure is for whoever reads the test's output"
+)]
+fn report(what: &str, micros: &[i64]) {
+    eprintln!("{what}: {micros:?} µs");
+}
+
+#[test]
+fn others_look_and_decide_while_one_drives() {
+    let project = Project::new();
+    let _worker = project.worker();
+    let slow = project.submit("slow", "milk");
+    let tidy = project.submit("tidy", "milk");
+    project.until(&tidy, stands("waiting"));
+    let listed = project.say(&["ls"], 0);
+    for part in ["▲ waiting: you", "● running"] {
+        assert!(listed.out.contains(part), "{part}: {listed:?}");
+    }
+    assert!(listed.err.contains("longhaul gates"), "{listed:?}");
+    let said = project.say(&["approve", &tidy, "--yes"], 0);
+    assert!(said.out.contains(" resumes at event "), "{said:?}");
+    assert!(!said.out.contains("somebody"), "{said:?}");
+    project.until(&tidy, stands("completed"));
+    // `run` and `watch` stand beside who drives.
+    let said = project.say(&["run", "plain", "bread"], 0);
+    assert_eq!(said.out, "Done: bread\n");
+    assert!(said.err.contains("driven by"), "{said:?}");
+    let said = project.say(&["watch", &slow, "--timeout", "200ms"], 124);
+    assert!(said.err.contains("The run goes on"), "{said:?}");
+    project.say(&["pause", &slow], 0);
+    project.say(&["cancel", &slow], 0);
+    project.until(&slow, stands("cancelled"));
+}
+
+#[test]
+fn an_answer_is_acted_on_within_fifty_milliseconds() {
+    let project = Project::new();
+    let _worker = project.worker();
+    let mut took = Vec::new();
+    for _ in 0..TRIES {
+        let run = project.submit("tidy", "milk");
+        project.until(&run, stands("waiting"));
+        project.say(&["approve", &run, "--yes"], 0);
+        project.until(&run, stands("completed"));
+        took.push(between(
+            &project.events(&run),
+            "gate.answered",
+            "tool.started",
+        ));
+    }
+    report("from the answer to the call", &took);
+    assert!(took.iter().min().unwrap() < &HEARD_MICROS, "{took:?}");
+}
+
+#[test]
+fn a_cancel_ends_a_run_in_the_middle_of_a_long_call() {
+    let project = Project::new();
+    let _worker = project.worker();
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let run = project.submit("slow", "milk");
+        project.until(&run, |run| {
+            run["now"].as_str().unwrap().contains("asks the model")
+        });
+        let said = project.say(&["cancel", &run], 0);
+        let heard = [
+            "is told to end; it ends when its driver hears, within 10 s",
+            "is cancelled",
+        ];
+        assert!(
+            heard.iter().any(|words| said.out.contains(words)),
+            "{said:?}"
+        );
+        project.until(&run, stands("cancelled"));
+        took.push(between(
+            &project.events(&run),
+            "run.cancel_requested",
+            "run.cancelled",
+        ));
+    }
+    report("from the order to the end", &took);
+    assert!(took.iter().max().unwrap() < &5_000_000, "{took:?}");
+}
+
+#[test]
+fn what_is_submitted_is_begun_at_once() {
+    let project = Project::new();
+    let _worker = project.worker();
+    let mut took = Vec::new();
+    for _ in 0..TRIES {
+        let run = project.submit("plain", "milk");
+        project.until(&run, stands("completed"));
+        took.push(between(&project.events(&run), "run.created", "run.claimed"));
+    }
+    report("from the submit to the claim", &took);
+    assert!(took.iter().min().unwrap() < &HEARD_MICROS, "{took:?}");
+}
