@@ -106,7 +106,7 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
             "longhaul sandboxes".into(),
         ),
         Wait::Budget(cap) => {
-            let (what, more) = raise(*cap);
+            let (what, more) = raise(run, *cap);
             (
                 format!("Its budget of {what} is used up."),
                 format!("longhaul resume {id} --budget {more}"),
@@ -121,13 +121,28 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
     Said { sentence, command }
 }
 
-/// What is used up, and how more of it is written.
-const fn raise(cap: Cap) -> (&'static str, &'static str) {
+/// What is used up, and twice as much of it as it is written on the command line.
+fn raise(run: &Run, cap: Cap) -> (&'static str, String) {
+    let caps = &run.control.caps;
     match cap {
-        Cap::Money => ("money", "usd=10"),
-        Cap::Tokens => ("tokens", "tokens=1000000"),
-        Cap::Turns => ("turns", "turns=50"),
-        Cap::ActiveTime => ("active time", "active_time=4h"),
+        Cap::Money => {
+            let micros = caps.micros.map_or(0, |micros| micros.0);
+            let dollars = micros.saturating_mul(2).div_ceil(1_000_000);
+            ("money", format!("usd={}", dollars.max(1)))
+        }
+        Cap::Tokens => {
+            let tokens = caps.tokens.unwrap_or_default().saturating_mul(2);
+            ("tokens", format!("tokens={}", tokens.max(100_000)))
+        }
+        Cap::Turns => {
+            let turns = caps.turns.unwrap_or_default().saturating_mul(2);
+            ("turns", format!("turns={}", turns.max(10)))
+        }
+        Cap::ActiveTime => {
+            let millis = caps.active.map_or(0, |span| span.0);
+            let minutes = millis.saturating_mul(2).div_ceil(60_000);
+            ("active time", format!("active_time={}m", minutes.max(10)))
+        }
     }
 }
 

@@ -24,7 +24,7 @@ fn turns_park_and_a_raise_wakes() {
         done t1.1 ok         => tool.completed(t1.1) turn.started
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) budget.reached(turns) run.waiting(budget) | waiting budget
-        ? why                => Its budget is used up.
+        ? why                => Its budget of turns is used up.
         surface t9.9         => tool.surfaced(t9.9) | running
         claim                => run.claimed
         go                   => run.waiting(budget) | waiting budget
