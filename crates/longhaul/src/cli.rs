@@ -20,6 +20,7 @@ mod figure;
 mod follow;
 mod gates;
 mod here;
+mod interrupts;
 mod ls;
 mod mark;
 mod me;

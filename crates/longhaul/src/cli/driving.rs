@@ -12,6 +12,7 @@ use longhaul_engine::worker::Worker;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::cli::fail::{self, Failure};
+use crate::cli::interrupts::Interrupts;
 use crate::cli::say;
 
 /// A stop that takes longer is explained.
@@ -23,6 +24,8 @@ pub(crate) struct Driving {
     stop: Stop,
     worker: JoinHandle<Result<(), Error>>,
     clock: Arc<dyn Clock>,
+    /// It has ended by itself, and nobody may wait for it again.
+    broke: bool,
 }
 
 impl Driving {
@@ -44,12 +47,15 @@ impl Driving {
             stop,
             worker,
             clock,
+            broke: false,
         })
     }
 
     /// Returns when the worker has ended by itself, which is a fault.
     pub(crate) async fn broke(&mut self) -> anyhow::Error {
-        match (&mut self.worker).await {
+        let ended = (&mut self.worker).await;
+        self.broke = true;
+        match ended {
             Ok(Err(error)) => fail::engine(error),
             Ok(Ok(())) => Failure::usage("the worker ended without a word").into(),
             Err(panic) => Failure::usage(format!("the worker broke: {panic}")).into(),
@@ -59,8 +65,11 @@ impl Driving {
     /// Lets every run go at its next fact, and ends. A call that runs is waited
     /// for, since one that is cut off may have to be paid or answered for twice;
     /// whoever can't wait says so.
-    pub(crate) async fn end(self) -> anyhow::Result<()> {
+    pub(crate) async fn end(self, interrupts: &mut Interrupts) -> anyhow::Result<()> {
         self.stop.drain();
+        if self.broke {
+            return Ok(());
+        }
         let mut worker = self.worker;
         let soon = self.clock.now().plus(SOON);
         tokio::select! {
@@ -73,7 +82,7 @@ impl Driving {
         tokio::select! {
             biased;
             done = &mut worker => ended(done),
-            _ = tokio::signal::ctrl_c() => {
+            () = interrupts.next() => {
                 self.stop.cut();
                 ended(worker.await)
             }

@@ -11,6 +11,7 @@ use crate::cli::driving::Driving;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::follow::{Follower, LastWord, Manner, Over};
+use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::submit::{prepare, submit};
 use crate::cli::task_args::TaskArgs;
@@ -99,6 +100,7 @@ impl Run {
         let task = prepare(&self.task)?;
         let opened = drive_if_free()?;
         runtime::driving()?.block_on(async {
+            let interrupts = Interrupts::listen()?;
             let manner = self.follow.manner();
             let (house, drives) = opened.look(manner.silent);
             let run = submit(house, task).await?;
@@ -112,7 +114,7 @@ impl Run {
                 drives,
                 timeout,
             };
-            followed.to_its_end(manner).await
+            followed.to_its_end(manner, interrupts).await
         })
     }
 }
@@ -136,24 +138,52 @@ enum End {
 
 impl Followed<'_> {
     /// Follows, drives if need be, and says how it ended.
-    pub(crate) async fn to_its_end(&self, manner: Manner) -> anyhow::Result<Exit> {
+    pub(crate) async fn to_its_end(
+        &self,
+        manner: Manner,
+        mut interrupts: Interrupts,
+    ) -> anyhow::Result<Exit> {
         let longhaul = &self.house.longhaul;
         let mut driving = match self.drives {
             true => Some(Driving::start(self.house)?),
             false => None,
         };
         let mut follower = Follower::new(longhaul, self.run, self.after, manner).await?;
-        let end = self.wait(&mut follower, &mut driving).await;
+        let end = tokio::select! {
+            biased;
+            end = self.wait(&mut follower, &mut driving) => end,
+            () = interrupts.next() => Ok(End::Interrupted),
+        };
+        // What is there is handed over before other runs are let go of.
+        let is_over = matches!(end, Ok(End::Over(Over::Ended)));
+        if is_over {
+            self.last_word(manner.last_word).await?;
+        }
         if let Some(driving) = driving {
-            driving.end().await?;
+            driving.end(&mut interrupts).await?;
         }
         let end = end?;
-        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
-        match (manner.last_word, &view.output) {
-            (LastWord::Object, _) => say::data(&serde_json::to_string(&view)?)?,
-            (LastWord::Text, Some(output)) => say::result(&output.text)?,
-            (LastWord::Text, None) | (LastWord::Nothing, _) => {}
+        if !is_over {
+            self.last_word(manner.last_word).await?;
         }
+        self.exit(end, manner).await
+    }
+
+    /// What is printed on stdout.
+    async fn last_word(&self, word: LastWord) -> anyhow::Result<()> {
+        let longhaul = &self.house.longhaul;
+        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
+        match (word, &view.output) {
+            (LastWord::Object, _) => say::data(&serde_json::to_string(&view)?),
+            (LastWord::Text, Some(output)) => say::result(&output.text),
+            (LastWord::Text, None) | (LastWord::Nothing, _) => Ok(()),
+        }
+    }
+
+    /// How the command ends, and what is said about it.
+    async fn exit(&self, end: End, manner: Manner) -> anyhow::Result<Exit> {
+        let longhaul = &self.house.longhaul;
+        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
         let run = self.run;
         let talk = |words: String| {
             if !manner.silent {
@@ -206,7 +236,6 @@ impl Followed<'_> {
             followed = follower.follow() => followed.map(End::Over),
             error = broke => Err(error),
             () = over => Ok(End::TimedOut),
-            _ = tokio::signal::ctrl_c() => Ok(End::Interrupted),
         }
     }
 

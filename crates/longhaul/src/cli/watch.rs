@@ -6,6 +6,7 @@ use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::cli::exit::Exit;
+use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::run::{FollowArgs, Followed};
 use crate::cli::{fail, name, open, runtime};
@@ -58,6 +59,6 @@ impl Watch {
             drives,
             timeout,
         };
-        runtime.block_on(followed.to_its_end(manner))
+        runtime.block_on(async { followed.to_its_end(manner, Interrupts::listen()?).await })
     }
 }

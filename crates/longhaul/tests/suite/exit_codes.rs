@@ -49,6 +49,37 @@ fn a_cancelled_run_is_seven_and_a_second_driver_five() {
 }
 
 #[test]
+fn an_interrupt_saves_the_run_and_a_second_one_hurries() {
+    let project = Project::new();
+    for (args, at) in [
+        // At once, in the middle of a run, and in a call that takes a minute.
+        (&["run", "steady", "x"][..], &["run_"][..]),
+        (&["run", "steady", "x"], &["turn 2"]),
+        (
+            &["run", "slow", "x", "--timeout", "200ms"],
+            &["Ctrl-C cuts it off"],
+        ),
+    ] {
+        let said = project.interrupt(args, at);
+        let code = if args.contains(&"--timeout") {
+            124
+        } else {
+            130
+        };
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.err.contains("saved at event "), "{said:?}");
+        let run = project.json(&["show", "@last", "--json"]);
+        assert_eq!(run["status"], "running");
+        assert!(said.err.contains(run["id"].as_str().unwrap()), "{said:?}");
+        project.say(&["cancel", "@last"], 0);
+    }
+    let _worker = project.worker();
+    let said = project.interrupt(&["run", "slow", "x"], &["run_"]);
+    assert_eq!(said.code, 130, "{said:?}");
+    assert!(said.err.contains("Detached. The run goes on"), "{said:?}");
+}
+
+#[test]
 fn every_command_has_examples() {
     let project = Project::new();
     for command in [

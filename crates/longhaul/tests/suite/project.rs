@@ -245,6 +245,29 @@ impl Project {
             .collect()
     }
 
+    /// Presses Ctrl-C each time the binary has said the next of these words; how
+    /// it ended, and what it said in all.
+    pub(crate) fn interrupt(&self, args: &[&str], at: &[&str]) -> Said {
+        let mut command = self.command(args);
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut err = String::new();
+        let mut words = at.iter().peekable();
+        for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+            let line = line.unwrap();
+            err.push_str(&line);
+            err.push('\n');
+            if words.next_if(|words| line.contains(**words)).is_some() {
+                let id = child.id().to_string();
+                let sent = Command::new("kill").args(["-INT", &id]).status();
+                assert!(sent.unwrap().success());
+            }
+        }
+        let code = child.wait().unwrap().code().unwrap_or(-1);
+        let out = String::new();
+        Said { code, out, err }
+    }
+
     /// Another process that drives; it has begun when this returns.
     pub(crate) fn worker(&self) -> Worker {
         let mut command = self.command(&["worker"]);
