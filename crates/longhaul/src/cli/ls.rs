@@ -143,8 +143,11 @@ impl Ls {
         }
         let mut foot = match (found.shown.len(), found.count) {
             (shown, count) if shown == count => format!("{shown} in all."),
-            (shown, count) if count > COUNTED_MAX => {
-                format!("{shown} of more than {COUNTED_MAX}.  More: longhaul ls --all")
+            (shown, count) if count > self.limit.max(COUNTED_MAX) => {
+                format!(
+                    "{shown} of {} and more.  More: longhaul ls --all",
+                    count - 1
+                )
             }
             (shown, count) => format!("{shown} of {count}.  More: longhaul ls --all"),
         };

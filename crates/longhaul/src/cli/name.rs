@@ -9,6 +9,7 @@ use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_engine::Longhaul;
 
 use crate::cli::fail::{self, Failure};
+use crate::cli::teller::short;
 
 /// So many of the newest are looked through for the end of an id.
 const LOOKED_THROUGH: usize = 10_000;
@@ -97,7 +98,7 @@ async fn only_gate(longhaul: &Longhaul, run: RunId) -> anyhow::Result<GateRow> {
             let mut failure = Failure::usage(format!("{run} waits for {count} answers; name one"));
             for gate in open.iter().rev().chain([&gate]) {
                 let id = gate.spec.id;
-                failure = failure.hint(&gate.spec.ask, format!("longhaul gates show {id}"));
+                failure = failure.hint(&short(&gate.spec.ask), format!("longhaul gates show {id}"));
             }
             Err(failure.into())
         }
