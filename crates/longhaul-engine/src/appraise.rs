@@ -3,16 +3,20 @@
 //! Never: decides. What is found here is journaled with the reply, so that a
 //! later build judges the call as this one did.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use longhaul_core::event::turn::Appraisal;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
 use serde_json::Value;
 use wildmatch::WildMatch;
 
 use crate::agent::Agent;
 use crate::capsule::Capsule;
+use crate::mishap;
 use crate::toolbox::Equipped;
 
 /// The longest input of a call that is read.
@@ -52,7 +56,10 @@ pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &Raw
         None => (EffectClass::Pure, Vec::new()),
         // What does not fit its schema is not shown to the tool either.
         Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new()),
-        Some(tool) => (tool.class(&input), tool.subjects(&input)),
+        Some(tool) => match ask(&**tool, &input) {
+            Ok(said) => said,
+            Err(why) => return unknown(card.name.as_str(), &why),
+        },
     };
     Appraisal {
         tool: card.name.clone(),
@@ -63,6 +70,17 @@ pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &Raw
         verifies: card.verifies,
         in_doubt: card.in_doubt,
     }
+}
+
+/// What a tool says of a call; a panic in its code is a reason not to make it.
+fn ask(tool: &dyn Tool, input: &Value) -> Result<(EffectClass, Vec<String>), String> {
+    let said = catch_unwind(AssertUnwindSafe(|| {
+        (tool.class(input), tool.subjects(input))
+    }));
+    said.map_err(|panic| {
+        let words = mishap::words(&*panic);
+        format!("the tool panicked when it was shown this call: {words}")
+    })
 }
 
 fn read(input: &RawJson) -> Result<Value, String> {

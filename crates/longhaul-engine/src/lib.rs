@@ -17,6 +17,7 @@ pub mod hooks;
 pub mod lease;
 mod ledger;
 pub mod mint;
+mod mishap;
 pub mod nudge;
 mod perceive;
 pub mod ports;

@@ -18,6 +18,8 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolEnd;
 use serde_json::Value;
 
+use crate::mishap;
+
 /// A call that says nothing of its time may take this long.
 pub(super) const CALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
 
@@ -129,28 +131,30 @@ async fn make(begun: Begun) -> Ended {
         done = AssertUnwindSafe(work).catch_unwind() => match done {
             Ok(Ok(output)) => (ToolEnd::Completed, output),
             Ok(Err(failure)) => (ToolEnd::Failed, ToolOutput::text(failure.0)),
-            Err(panic) => (ToolEnd::Failed, ToolOutput::text(panicked(&*panic))),
+            Err(panic) => {
+                let words = format!("the tool panicked: {}", mishap::words(&*panic));
+                (ToolEnd::Failed, ToolOutput::text(words))
+            }
         },
         () = begun.clock.sleep_until(until) => {
-            let seconds = begun.timeout.0 / 1_000;
+            let span = spoken(begun.timeout);
             let end = match begun.class {
                 EffectClass::Pure | EffectClass::Keyed => ToolEnd::Failed,
                 // It may have happened; only a look or a person can tell.
                 EffectClass::Once | EffectClass::Session => ToolEnd::Unknown,
             };
-            (end, ToolOutput::text(format!("it took longer than {seconds} s and was stopped")))
+            (end, ToolOutput::text(format!("it took longer than {span} and was stopped")))
         }
     };
     Ended { call, end, output }
 }
 
-/// What is said of a panic: its words help whoever mends the tool.
-fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
-    let words = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the tool panicked: {}", words.unwrap_or("without words"))
+/// A span as people say it.
+fn spoken(span: Millis) -> String {
+    match span.0 {
+        millis if millis % 1_000 == 0 => format!("{} s", millis / 1_000),
+        millis => format!("{millis} ms"),
+    }
 }
 
 #[cfg(test)]
