@@ -11,6 +11,7 @@ mod tools;
 use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered};
+use longhaul_core::event::tool::ToolVerified;
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
@@ -67,7 +68,11 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
         }
         Input::Compacted(compacted) => compact(&mut draft, *compacted)?,
         Input::ToolsDone(done) => tools::done(&mut draft, done)?,
-        Input::Verified { call, finding } => tools::verified(&mut draft, call, finding)?,
+        Input::Verified {
+            call,
+            finding,
+            blob,
+        } => tools::verified(&mut draft, ToolVerified { call, finding }, blob)?,
         Input::Missing(sentence) => missing(&mut draft, &sentence)?,
         Input::Release => release(&mut draft)?,
         Input::Close { by, reason } => close(&mut draft, by, reason)?,

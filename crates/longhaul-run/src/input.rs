@@ -57,6 +57,8 @@ pub enum Input {
         call: CallId,
         /// What it found.
         finding: Finding,
+        /// The whole output, where the finding names it by hash.
+        blob: Option<Blob>,
     },
     /// A part that the run needs is missing; this sentence says what to configure.
     Missing(String),

@@ -94,6 +94,7 @@ async fn gather(desk: &mut Desk) -> Result<Option<Vec<Ended>>, Error> {
         ledger: &mut desk.ledger,
         lease: &desk.lease,
         stop: &desk.stop,
+        hears_messages: true,
     };
     let hands = &mut desk.hands;
     let first = ears.attend(pin!(hands.next())).await?;
@@ -173,38 +174,63 @@ fn told(ended: Vec<Ended>, took: Millis) -> Vec<ToolDone> {
     done.collect()
 }
 
-/// Lets a tool look whether a call in doubt has happened.
+/// Lets a tool look whether a call in doubt has happened. A look that is cut
+/// off has changed nothing: whoever drives next looks again.
 async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
     if !desk.lease.may_begin().await {
         return Ok(None);
     }
-    let finding = look(desk, todo).await;
-    Ok(Some(Input::Verified {
-        call: todo.call,
-        finding,
-    }))
+    let looking = pin!(look(desk, todo));
+    let mut ears = Ears {
+        ledger: &mut desk.ledger,
+        lease: &desk.lease,
+        stop: &desk.stop,
+        hears_messages: false,
+    };
+    Ok(match ears.attend(looking).await? {
+        First::Done(finding) => Some(found(todo.call, finding)),
+        First::Cut(Cut::Cancelled | Cut::Interrupted) => Some(Input::GoOn),
+        First::Cut(Cut::Stopping) => Some(Input::Release),
+        First::Cut(Cut::Lost) => None,
+    })
 }
 
-async fn look(desk: &mut Desk, todo: &Todo) -> Finding {
-    let Some(capsule) = &desk.capsule else {
-        return Finding::Unknown;
+/// What a look gave, shown in part where it is long.
+fn found(call: CallId, finding: Finding) -> Input {
+    let (finding, blob) = match finding {
+        Finding::Happened(output) => {
+            let (output, blob) = bound(call, output);
+            (Finding::Happened(output), blob)
+        }
+        Finding::NotHappened | Finding::Unknown => (finding, None),
     };
-    let Some(equipped) = capsule.tool(todo.tool.as_str()) else {
-        return Finding::Unknown;
-    };
-    let Some(tool) = equipped.tool.clone() else {
-        return Finding::Unknown;
-    };
-    let epoch = desk.ledger.claimed().epoch;
-    let around = capsule.around(desk.ledger.run(), todo.call, epoch);
-    let input = capsule.without_injected(equipped, todo.input.value());
-    let clock = &desk.ports.clock;
-    let until = clock.now().plus(LOOK_TIMEOUT);
-    let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
-    tokio::select! {
-        biased;
-        found = looking => found.unwrap_or(Finding::Unknown),
-        () = clock.sleep_until(until) => Finding::Unknown,
+    Input::Verified {
+        call,
+        finding,
+        blob,
+    }
+}
+
+/// The look itself; it borrows nothing of the desk.
+fn look(desk: &Desk, todo: &Todo) -> impl Future<Output = Finding> + use<> {
+    let clock = desk.ports.clock.clone();
+    let equipped = desk.capsule.as_ref().and_then(|capsule| {
+        let equipped = capsule.tool(todo.tool.as_str())?;
+        let around = capsule.around(desk.ledger.run(), todo.call, desk.ledger.claimed().epoch);
+        let input = capsule.without_injected(equipped, todo.input.value());
+        Some((equipped.tool.clone()?, input, around))
+    });
+    async move {
+        let Some((tool, input, around)) = equipped else {
+            return Finding::Unknown;
+        };
+        let until = clock.now().plus(LOOK_TIMEOUT);
+        let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
+        tokio::select! {
+            biased;
+            found = looking => found.unwrap_or(Finding::Unknown),
+            () = clock.sleep_until(until) => Finding::Unknown,
+        }
     }
 }
 

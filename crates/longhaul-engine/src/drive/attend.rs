@@ -38,6 +38,8 @@ pub(super) struct Ears<'a> {
     pub(super) ledger: &'a mut Ledger,
     pub(super) lease: &'a Lease,
     pub(super) stop: &'a Stop,
+    /// A look changes nothing and is soon over: no message cuts it off.
+    pub(super) hears_messages: bool,
 }
 
 impl Ears<'_> {
@@ -70,6 +72,7 @@ impl Ears<'_> {
         if run.is_stopping() {
             return Some(Cut::Cancelled);
         }
-        run.is_interrupted().then_some(Cut::Interrupted)
+        let cuts_in = self.hears_messages && run.is_interrupted();
+        cuts_in.then_some(Cut::Interrupted)
     }
 }

@@ -89,6 +89,7 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         ledger: &mut desk.ledger,
         lease: &desk.lease,
         stop: &desk.stop,
+        hears_messages: true,
     };
     Ok(match ears.attend(question).await? {
         First::Done(Ok(Ok(answered))) => Heard::Reply(answered),

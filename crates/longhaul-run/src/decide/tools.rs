@@ -3,9 +3,9 @@
 //! Never: refuses a result because somebody cancelled or wrote meanwhile. What
 //! has happened is written down in every state but the end.
 
-use longhaul_core::change::Change;
+use longhaul_core::change::{Blob, Change};
 use longhaul_core::event::Event;
-use longhaul_core::event::tool::{Finding, ToolEnded, ToolInDoubt, ToolVerified};
+use longhaul_core::event::tool::{ToolEnded, ToolInDoubt, ToolVerified};
 use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
@@ -71,9 +71,10 @@ fn state_of(draft: &Draft<'_>, id: CallId, wanted: impl Fn(&CallState) -> bool) 
 
 pub(super) fn verified(
     draft: &mut Draft<'_>,
-    call: CallId,
-    finding: Finding,
+    seen: ToolVerified,
+    blob: Option<Blob>,
 ) -> Result<(), Refusal> {
+    let call = seen.call;
     let doubtful = state_of(draft, call, |state| {
         matches!(state, CallState::Doubtful { .. })
     });
@@ -84,7 +85,10 @@ pub(super) fn verified(
         return Err(Refusal::NoSuchCall(call));
     }
     if doubtful && draft.control.cancel.is_none() {
-        draft.record(Event::ToolVerified(ToolVerified { call, finding }))?;
+        draft.record(Event::ToolVerified(seen))?;
+        if let Some(blob) = blob {
+            draft.change(Change::PutBlob(blob));
+        }
     }
     advance(draft)
 }

@@ -230,6 +230,7 @@ impl Drive {
             self.stage = Doing::Telling(Input::Verified {
                 call: next.call,
                 finding,
+                blob: None,
             });
             return;
         }

@@ -164,6 +164,7 @@ impl Lone {
             return Input::Verified {
                 call: look.call,
                 finding,
+                blob: None,
             };
         }
         let done = todos.iter().map(|todo| {

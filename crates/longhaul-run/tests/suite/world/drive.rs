@@ -199,6 +199,7 @@ fn tools(todos: &[Todo], pick: usize) -> Input {
         return Input::Verified {
             call: todo.call,
             finding,
+            blob: None,
         };
     }
     let end = match pick % 5 {
