@@ -2,9 +2,16 @@
 
 #[cfg(test)]
 mod suite {
+    mod control;
     mod cost;
+    mod dispatch;
+    mod doubt;
+    mod gates;
+    mod house;
     mod kill;
     mod late;
+    mod output;
     mod sim;
     mod simulation;
+    mod steer;
 }

@@ -1,0 +1,115 @@
+//! Long results: shown in part, kept whole, read on by the run that has them
+//! and by no other.
+
+use futures_util::FutureExt as _;
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::policy::effect::EffectClass::{Once, Pure};
+use longhaul_core::time::Millis;
+use serde_json::json;
+
+use crate::suite::house::door::Door;
+use crate::suite::house::model::{Line, results};
+use crate::suite::house::tool::{Deeds, Hand};
+use crate::suite::house::{House, end, plan};
+
+/// A hundred kilobytes, one line of it worth finding.
+fn long() -> String {
+    let mut text: String = (0..10_000).map(|n| format!("line {n:04}\n")).collect();
+    text.insert_str(50_000, "the needle\n");
+    text
+}
+
+fn giving(text: String) -> Hand {
+    Hand::new("act", Pure, &Deeds::default()).doing(move |_, _| {
+        let text = text.clone();
+        async move { Ok(ToolOutput::text(text)) }.boxed()
+    })
+}
+
+fn page(offset: usize) -> Line {
+    Line::call("read_output", json!({ "call": "t1.1", "offset": offset }))
+}
+
+/// The results of each turn, as the model was shown them.
+fn shown(house: &House) -> Vec<(String, bool)> {
+    let asked = house.actor.asked();
+    asked
+        .iter()
+        .skip(1)
+        .map(|ask| results(ask).remove(0))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_long_result_is_shown_in_part_and_can_be_read_on() {
+    let text = long();
+    let grep = json!({ "call": "t1.1", "grep": "needle" });
+    let house = plan([
+        Line::call("act", json!({})),
+        page(12 * 1024),
+        Line::call("read_output", grep),
+        page(text.len()),
+        Line::call("read_output", json!({ "call": "t9.9" })),
+    ])
+    .hands([giving(text.clone())])
+    .at_work();
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    assert_eq!(end(&journal), "done");
+    let shown = shown(&house);
+    assert!(shown[0].0.len() < 17 * 1024 && shown[0].0.contains("read_output"));
+    assert!(shown[0].0.starts_with(&text[..1_000]) && shown[0].0.ends_with(&text[99_900..]));
+    assert!(
+        shown[1].0.starts_with(&text[12 * 1024..20_000]),
+        "{}",
+        shown[1].0
+    );
+    assert!(shown[2].0.contains("the needle") && shown[2].0.contains("1 lines hold"));
+    assert!(shown[3].0.contains("nothing follows"));
+    assert!(
+        shown[4].1 && shown[4].0.contains("no result of a call t9.9"),
+        "{}",
+        shown[4].0
+    );
+}
+
+#[tokio::test]
+async fn another_runs_results_can_not_be_read() {
+    let house = plan([Line::call("act", json!({})), page(0)])
+        .hands([giving(long())])
+        .at_work();
+    let run = house.submit().await;
+    house.ended(run).await;
+    // The second run has made no call t1.1 yet when it asks for one.
+    house.actor.learn(vec![page(0)]);
+    let other = house.submit().await;
+    house.ended(other).await;
+    let (text, is_error) = house.results().remove(0);
+    assert!(
+        is_error && text.contains("no result of a call t1.1"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_look_finds_is_bounded_too() {
+    let never = Door::shut();
+    let hand = Hand::new("act", Once, &Deeds::default())
+        .behind(&never)
+        .within(Millis(20))
+        .finding(Finding::Happened(ToolOutput::text(long())));
+    let house = plan([Line::call("act", json!({})), page(50_000)])
+        .hands([hand])
+        .at_work();
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    let shown = shown(&house);
+    assert!(shown[0].0.len() < 17 * 1024, "{} bytes", shown[0].0.len());
+    assert!(shown[1].0.starts_with("the needle"), "{}", shown[1].0);
+    let kept = journal.iter().any(|entry| {
+        matches!(&entry.event, Event::ToolVerified(seen)
+            if matches!(&seen.finding, Finding::Happened(output) if output.full.is_some()))
+    });
+    assert!(kept, "the journal names the whole of it");
+}
