@@ -69,7 +69,9 @@ fn an_interrupt_saves_the_run_and_a_second_one_hurries() {
         assert_eq!(said.code, code, "{said:?}");
         assert!(said.err.contains("saved at event "), "{said:?}");
         let run = project.json(&["show", "@last", "--json"]);
-        assert_eq!(run["status"], "running");
+        // At once may be before anybody has claimed it.
+        let saved = ["pending", "running"].contains(&run["status"].as_str().unwrap());
+        assert!(saved, "{run}");
         assert!(said.err.contains(run["id"].as_str().unwrap()), "{said:?}");
         project.say(&["cancel", "@last"], 0);
     }
