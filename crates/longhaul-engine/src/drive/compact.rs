@@ -12,7 +12,7 @@ use longhaul_run::Input;
 use longhaul_run::input::Compacted;
 
 use crate::drive::desk::Desk;
-use crate::drive::think::{Heard, ask_model};
+use crate::drive::think::ask_model;
 use crate::error::Error;
 
 /// So many of the newest messages are kept as they are.
@@ -33,24 +33,18 @@ pub(super) async fn compact(desk: &mut Desk, mut ask: Ask) -> Result<Option<Inpu
     ask.messages = Arc::new(shown);
     ask.tools = Body::inline("[]");
     let (heard, active) = ask_model(desk, ask).await?;
-    Ok(match heard {
-        Heard::Gone => None,
-        Heard::Failed(failure) => Some(Input::ModelFailed { failure, active }),
-        Heard::CutOff { text, usage, cost } => Some(Input::Interrupted {
-            text,
-            usage,
-            cost,
-            active,
-        }),
-        Heard::Reply(answered) => Some(Input::Compacted(Box::new(Compacted {
-            replaced,
-            summary: vec![summary(first.as_deref(), &answered.reply.text())],
-            usage: answered.usage,
-            cost: answered.cost,
-            model: answered.model,
-            active,
-        }))),
-    })
+    let answered = match heard.reply(active) {
+        Ok(answered) => answered,
+        Err(instead) => return Ok(instead),
+    };
+    Ok(Some(Input::Compacted(Box::new(Compacted {
+        replaced,
+        summary: vec![summary(first.as_deref(), &answered.reply.text())],
+        usage: answered.usage,
+        cost: answered.cost,
+        model: answered.model,
+        active,
+    }))))
 }
 
 /// How many messages are summed up: all but the newest, and never between a

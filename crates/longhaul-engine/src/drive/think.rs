@@ -36,28 +36,39 @@ pub(super) enum Heard {
     Gone,
 }
 
+impl Heard {
+    /// The reply, or what is told instead of one; none: nothing is.
+    pub(super) fn reply(self, active: Millis) -> Result<Answered, Option<Input>> {
+        match self {
+            Self::Reply(answered) => Ok(answered),
+            Self::Gone => Err(None),
+            Self::Failed(failure) => Err(Some(Input::ModelFailed { failure, active })),
+            Self::CutOff { text, usage, cost } => Err(Some(Input::Interrupted {
+                text,
+                usage,
+                cost,
+                active,
+            })),
+        }
+    }
+}
+
 /// Asks for the next turn. None: the run is not ours any more.
 pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
     let (heard, active) = ask_model(desk, ask).await?;
-    Ok(match heard {
-        Heard::Gone => None,
-        Heard::Failed(failure) => Some(Input::ModelFailed { failure, active }),
-        Heard::CutOff { text, usage, cost } => Some(Input::Interrupted {
-            text,
-            usage,
-            cost,
+    let answered = match heard.reply(active) {
+        Ok(answered) => answered,
+        Err(instead) => return Ok(instead),
+    };
+    Ok(desk.capsule.as_ref().map(|capsule| {
+        let calls = answered.reply.calls();
+        let calls = calls.map(|call| appraise(capsule, call)).collect();
+        Input::Replied(Box::new(Replied {
+            answered,
+            calls,
             active,
-        }),
-        Heard::Reply(answered) => desk.capsule.as_ref().map(|capsule| {
-            let calls = answered.reply.calls();
-            let calls = calls.map(|call| appraise(capsule, call)).collect();
-            Input::Replied(Box::new(Replied {
-                answered,
-                calls,
-                active,
-            }))
-        }),
-    })
+        }))
+    }))
 }
 
 /// Puts a question to the run's model, and says how long it took.

@@ -12,7 +12,8 @@ use longhaul_testkit::sim::fates::{Lived, live_by};
 
 use crate::suite::sim::engine;
 
-/// So many seeds unless `LONGHAUL_SEEDS` says otherwise.
+/// So many seeds unless `LONGHAUL_DRIVE_SEEDS` says otherwise: the real drive
+/// takes its time.
 const SEEDS: u64 = 600;
 
 /// Only the drives wait, and they are polled by hand: a history is one poll.
@@ -41,7 +42,7 @@ fn from_env(name: &str) -> Option<u64> {
 )]
 fn every_history_keeps_every_promise() {
     let one = from_env("LONGHAUL_SEED");
-    let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
+    let seeds = from_env("LONGHAUL_DRIVE_SEEDS").unwrap_or(SEEDS);
     let (from, to) = one.map_or((0, seeds), |seed| (seed, seed + 1));
     let mut sum = Lived::default();
     for seed in from..to {
