@@ -39,7 +39,7 @@ fn stands(run: &Run) -> Said {
             Outcome::Completed(_) => said("It completed.".into(), format!("longhaul show {id}")),
             Outcome::Failed(fault) => said(
                 format!("It failed: {}.", fault.message),
-                format!("longhaul retry {id}"),
+                format!("longhaul show {id}"),
             ),
             Outcome::Cancelled(why) => said(format!("It was {why}."), String::new()),
         },

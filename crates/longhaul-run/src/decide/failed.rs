@@ -125,7 +125,7 @@ fn fault(failure: &Failure) -> Fault {
         | FailureClass::Network
         | FailureClass::Server
         | FailureClass::Lost
-        | FailureClass::Stopped => "try again later with `longhaul retry`",
+        | FailureClass::Stopped => "submit the task again later",
     };
     Fault::new(failure.class.as_str(), failure.message.clone(), hint)
 }
