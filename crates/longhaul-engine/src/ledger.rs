@@ -106,7 +106,7 @@ impl Ledger {
     /// Reads what others have written and folds it.
     pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
         loop {
-            let page = read(&self.ports, self.run.id(), self.run.seq()).await?;
+            let page = self.read_on().await?;
             for entry in &page.entries {
                 self.run.apply(entry)?;
             }
@@ -114,6 +114,20 @@ impl Ledger {
             if self.run.seq() >= page.last {
                 self.seat.seen(self.run.seq());
                 return Ok(());
+            }
+        }
+    }
+
+    /// Reads on, and waits with a store that is busy: calls are under way, and
+    /// to give up now would leave them in doubt.
+    async fn read_on(&self) -> Result<Page, Error> {
+        loop {
+            match read(&self.ports, self.run.id(), self.run.seq()).await {
+                Err(Error::Store(StoreError::Busy { .. })) => {
+                    let clock = &self.ports.clock;
+                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                }
+                read => return read,
             }
         }
     }
@@ -336,9 +350,6 @@ pub(crate) async fn set_aside(
     claimed: &Claimed,
 ) -> Result<(), Error> {
     let run = claimed.run;
-    let Some(row) = ports.store.row(run).await? else {
-        return Ok(());
-    };
     let now = ports.shelves.now().await?;
     let arm = TimerMove::Arm {
         timer: TimerId::derive(run.bits(), &format!("aside:{}", claimed.epoch.0), now),
@@ -351,15 +362,47 @@ pub(crate) async fn set_aside(
         blocked: false,
         release_lane: false,
     };
-    let author = Author::Driver {
-        worker,
-        epoch: claimed.epoch,
-        after: row.last,
-    };
-    let batch = Batch {
-        events: Vec::new(),
-        changes: vec![Change::SetTimer(arm), Change::SetHead(park)],
-    };
-    ports.store.append(Append { run, author, batch }).await?;
-    Ok(())
+    let changes = vec![Change::SetTimer(arm), Change::SetHead(park)];
+    move_head(ports, worker, claimed, changes).await
+}
+
+/// Gives a run back as it stands: whoever claims it next finds it as a dead
+/// worker would have left it, and begins again what may be.
+pub(crate) async fn give_back(
+    ports: &Ports,
+    worker: WorkerId,
+    claimed: &Claimed,
+) -> Result<(), Error> {
+    let changes = vec![Change::SetHead(HeadMove::Release)];
+    move_head(ports, worker, claimed, changes).await
+}
+
+/// Changes rows of a run that is still ours, without a fact. Where it is not,
+/// nothing is to be done.
+async fn move_head(
+    ports: &Ports,
+    worker: WorkerId,
+    claimed: &Claimed,
+    changes: Vec<Change>,
+) -> Result<(), Error> {
+    let run = claimed.run;
+    loop {
+        let Some(row) = ports.store.row(run).await? else {
+            return Ok(());
+        };
+        let author = Author::Driver {
+            worker,
+            epoch: claimed.epoch,
+            after: row.last,
+        };
+        let batch = Batch {
+            events: Vec::new(),
+            changes: changes.clone(),
+        };
+        // Somebody wrote since the row was read: what is to be done is the same.
+        let appended = ports.store.append(Append { run, author, batch }).await?;
+        if appended != Appended::MovedOn {
+            return Ok(());
+        }
+    }
 }

@@ -10,7 +10,7 @@ mod term;
 use std::sync::Arc;
 
 use longhaul_core::event::EVENT_FORMAT;
-use longhaul_core::port::store::{ClaimAsk, StoreError};
+use longhaul_core::port::store::{ClaimAsk, Claimed, StoreError};
 use longhaul_core::time::Millis;
 use tokio::task::JoinSet;
 
@@ -21,7 +21,7 @@ use crate::hooks::{Hooks, NoHooks};
 use crate::ports::Ports;
 use crate::stop::Stop;
 use crate::sweep::{Retention, sweep};
-use crate::worker::crew::Crew;
+use crate::worker::crew::{Crew, told};
 use crate::worker::term::Terms;
 
 /// So many runs are claimed at once.
@@ -93,15 +93,30 @@ impl Worker {
     /// Claims until the order to stop.
     async fn work(&self, crew: &mut Crew, terms: &Terms, stop: &Stop) -> Result<(), Error> {
         let clock = &self.ports.clock;
+        // The answer to a claim was lost, and it may have given us runs.
+        let mut unsure = false;
         while !stop.is_draining() {
+            if unsure {
+                match self.find_lost(crew, terms, stop).await {
+                    Ok(()) => unsure = false,
+                    Err(error) => {
+                        self.forgive(error).await?;
+                        continue;
+                    }
+                }
+            }
             let room = crew.room(CLAIM_MAX);
             if !room.is_empty() {
                 let wanted = room.len();
                 match self.claim(crew, terms, stop, room).await {
                     Ok(got) if got == wanted => continue,
-                    Ok(0) if crew.is_empty() => self.hooks.on_empty().await,
+                    Ok(0) if crew.is_empty() => told(self.hooks.on_empty()).await,
                     Ok(_) => {}
-                    Err(error) => self.forgive(error).await?,
+                    Err(error) => {
+                        self.forgive(error).await?;
+                        unsure = true;
+                        continue;
+                    }
                 }
             }
             tokio::select! {
@@ -147,6 +162,34 @@ impl Worker {
             crew.drive(term.charge(claimed, stop), permit);
         }
         Ok(got)
+    }
+
+    /// Drives the runs that are ours and that nobody here drives: a claim gave
+    /// them, and its answer was lost. As long as we live nobody else takes them.
+    async fn find_lost(&self, crew: &mut Crew, terms: &Terms, stop: &Stop) -> Result<(), Error> {
+        let term = terms.current();
+        let ours = self.ports.shelves.heads(term.worker).await?;
+        for (run, _) in ours {
+            if crew.drives(run) {
+                continue;
+            }
+            let row = self.ports.store.row(run).await?;
+            // Its drive may have ended since.
+            let Some(row) = row.filter(|row| row.worker == Some(term.worker)) else {
+                continue;
+            };
+            // They are no more than the permits that the claim was made with.
+            let Some(permit) = crew.room(1).pop() else {
+                return Ok(());
+            };
+            let claimed = Claimed {
+                run,
+                epoch: row.epoch,
+                last: row.last,
+            };
+            crew.drive(term.charge(claimed, stop), permit);
+        }
+        Ok(())
     }
 
     /// A store that is busy or full gets over it; anything else is a fault.

@@ -2,8 +2,9 @@
 //!
 //! Never: forgets one. A drive that met a fault lets go of its run.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use longhaul_core::id::RunId;
@@ -17,7 +18,7 @@ use crate::drive::charge::{Charge, Parting};
 use crate::drive::drive;
 use crate::error::Error;
 use crate::hooks::Hooks;
-use crate::ledger::set_aside;
+use crate::ledger::{give_back, set_aside};
 use crate::ports::Ports;
 
 /// A run that could not be set aside is tried again after so long.
@@ -33,6 +34,39 @@ pub(super) struct Crew {
     hooks: Arc<dyn Hooks>,
     permits: Arc<Semaphore>,
     drives: JoinSet<()>,
+    runs: Runs,
+}
+
+/// The runs under way. Clones are the same.
+#[derive(Debug, Clone, Default)]
+struct Runs(Arc<Mutex<BTreeSet<RunId>>>);
+
+impl Runs {
+    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeSet<RunId>) -> T) -> T {
+        use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes a run down until what is returned is dropped.
+    fn enter(&self, run: RunId) -> Entered {
+        self.with(|runs| runs.insert(run));
+        Entered {
+            runs: self.clone(),
+            run,
+        }
+    }
+}
+
+/// A run that is written down as under way.
+#[derive(Debug)]
+struct Entered {
+    runs: Runs,
+    run: RunId,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.runs.with(|runs| runs.remove(&self.run));
+    }
 }
 
 impl Crew {
@@ -43,7 +77,13 @@ impl Crew {
             hooks,
             permits: Arc::new(Semaphore::new(concurrency)),
             drives: JoinSet::new(),
+            runs: Runs::default(),
         }
+    }
+
+    /// Whether this run is driven here.
+    pub(super) fn drives(&self, run: RunId) -> bool {
+        self.runs.with(|runs| runs.contains(&run))
     }
 
     /// As many permits as are free now, up to `most`.
@@ -61,9 +101,10 @@ impl Crew {
     /// Drives a run, the permit inside.
     pub(super) fn drive(&mut self, charge: Charge, permit: OwnedSemaphorePermit) {
         let (ports, hooks) = (self.ports.clone(), Arc::clone(&self.hooks));
+        let entered = self.runs.enter(charge.claimed.run);
         self.drives.spawn(async move {
             see_through(&ports, &*hooks, charge).await;
-            drop(permit);
+            drop((entered, permit));
             // A lane may have moved on, or the run was let go of.
             ports.nudges.may_be_ready();
         });
@@ -97,10 +138,22 @@ async fn see_through(ports: &Ports, hooks: &dyn Hooks, charge: Charge) {
         });
     match driven {
         Ok(Parting::Rested) => tell_hooks(ports, hooks, run).await,
-        Ok(Parting::Gone) => {}
+        Ok(Parting::Gone) => leave(ports, &charge).await,
         Err(error) => {
             tracing::error!(%run, error = %chain(&error), "a drive met a fault; the run is set aside");
             put_aside(ports, &charge).await;
+        }
+    }
+}
+
+/// Leaves a run that is mostly another's by now. One that is still ours, such
+/// as one whose pure calls were cut off, is not kept from others: a worker that
+/// goes home gives it back at once.
+async fn leave(ports: &Ports, charge: &Charge) {
+    if charge.stop.is_draining() && !charge.lease.is_lost() {
+        let given = give_back(ports, charge.worker, &charge.claimed).await;
+        if let Err(error) = given {
+            tracing::warn!(run = %charge.claimed.run, %error, "it could not be given back");
         }
     }
 }
@@ -132,7 +185,7 @@ async fn tell_hooks(ports: &Ports, hooks: &dyn Hooks, run: RunId) {
 }
 
 /// A hook that panics is noted and forgotten.
-async fn told(hook: impl Future<Output = ()>) {
+pub(super) async fn told(hook: impl Future<Output = ()>) {
     if AssertUnwindSafe(hook).catch_unwind().await.is_err() {
         tracing::error!("a hook panicked");
     }
