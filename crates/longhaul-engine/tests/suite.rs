@@ -6,6 +6,7 @@ mod suite {
     mod cost;
     mod dispatch;
     mod doubt;
+    mod faults;
     mod gates;
     mod house;
     mod kill;
@@ -14,4 +15,8 @@ mod suite {
     mod sim;
     mod simulation;
     mod steer;
+    mod stop;
+    mod submit;
+    mod talk;
+    mod worker;
 }

@@ -8,7 +8,6 @@ pub(super) mod model;
 pub(super) mod shaky;
 pub(super) mod tool;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -356,11 +355,6 @@ pub(crate) fn end(journal: &[Entry]) -> String {
         Event::RunFailed(failed) => failed.fault.code.clone(),
         other => other.kind().to_owned(),
     }
-}
-
-/// A fact's kinds that are there at all, once each.
-pub(crate) fn kinds_of(journal: &[Entry]) -> BTreeSet<&'static str> {
-    kinds(journal).into_iter().collect()
 }
 
 /// An answer to a gate, of what it shows.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
@@ -55,6 +55,8 @@ pub(crate) struct Shaky {
     behind: MemStore,
     /// When a driver writes a fact of this kind, its append fails so.
     appends: Mutex<VecDeque<(&'static str, Fault)>>,
+    /// So often a driver that only moves rows finds that others have written.
+    crowds: AtomicUsize,
     claims: Mutex<VecDeque<Fault>>,
     reads: Mutex<VecDeque<Fault>>,
     /// Definitions are not found.
@@ -66,6 +68,7 @@ impl Shaky {
         Self {
             behind,
             appends: Mutex::default(),
+            crowds: AtomicUsize::new(0),
             claims: Mutex::default(),
             reads: Mutex::default(),
             hides_definitions: AtomicBool::new(false),
@@ -75,6 +78,22 @@ impl Shaky {
     /// The next append of a driver with a fact of this kind fails so.
     pub(crate) fn fail_append(&self, kind: &'static str, fault: Fault) {
         self.appends.lock().unwrap().push_back((kind, fault));
+    }
+
+    /// So often a driver that only moves rows finds that others have written.
+    pub(crate) fn crowd(&self, count: usize) {
+        self.crowds.store(count, Ordering::SeqCst);
+    }
+
+    /// Whether others have written just before this append.
+    fn is_crowded(&self, append: &Append) -> bool {
+        let fewer = |count: usize| count.checked_sub(1);
+        append.batch.events.is_empty()
+            && matches!(append.author, Author::Driver { .. })
+            && self
+                .crowds
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer)
+                .is_ok()
     }
 
     /// The next claim that finds a run fails so.
@@ -156,6 +175,9 @@ impl Store for Shaky {
     }
 
     async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+        if self.is_crowded(&append) {
+            return Ok(Appended::MovedOn);
+        }
         match self.fault_of(&append) {
             None => self.behind.append(append).await,
             Some(Fault::Lost) => {

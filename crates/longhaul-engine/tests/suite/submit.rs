@@ -1,0 +1,112 @@
+//! Tasks become runs: once, all or none, and what is wrong with them is said.
+
+use longhaul_core::port::store::RowsAsk;
+use longhaul_engine::handle::Submitted;
+use longhaul_engine::{Error, Task};
+use serde_json::json;
+
+use crate::suite::house::{House, plan};
+
+async fn rows(house: &House) -> usize {
+    let ask = RowsAsk {
+        limit: 100,
+        ..RowsAsk::default()
+    };
+    house.longhaul.list(ask).await.unwrap().len()
+}
+
+fn keyed(input: &str, key: &str) -> Task {
+    let mut task = Task::new("tester", input);
+    task.idempotency_key = Some(key.to_owned());
+    task
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_is_refused_with_what_was_meant() {
+    let house = plan([]).open();
+    for (name, meant) in [("testr", Some("tester")), ("painter_of_doors", None)] {
+        let no = house
+            .longhaul
+            .submit(Task::new(name, "x"))
+            .await
+            .unwrap_err();
+        let Error::NoAgent { name: said, like } = no else {
+            panic!("{no:?}");
+        };
+        assert_eq!((said.as_str(), like.as_deref()), (name, meant));
+    }
+    assert_eq!(rows(&house).await, 0);
+}
+
+#[tokio::test]
+async fn a_key_counts_once_for_the_same_request_and_not_for_another() {
+    let house = plan([]).open();
+    let first = house
+        .longhaul
+        .submit_all(vec![keyed("x", "k")])
+        .await
+        .unwrap();
+    assert!(matches!(first, Submitted::New(_)));
+    let again = house
+        .longhaul
+        .submit_all(vec![keyed("x", "k")])
+        .await
+        .unwrap();
+    assert_eq!(again, Submitted::Before(first.runs().to_vec()));
+    let no = house.longhaul.submit(keyed("y", "k")).await.unwrap_err();
+    assert_eq!(no.code(), "key_reused");
+    let mut stranger = keyed("y", "k");
+    stranger.submitter = Some("cli:ben".into());
+    house.longhaul.submit(stranger).await.unwrap();
+    assert_eq!(rows(&house).await, 2, "another's keys are others");
+}
+
+#[tokio::test]
+async fn all_or_none() {
+    let house = plan([]).open();
+    let tasks = vec![Task::new("tester", "x"), Task::new("nobody", "y")];
+    let no = house.longhaul.submit_all(tasks).await.unwrap_err();
+    assert_eq!((no.code(), rows(&house).await), ("no_agent", 0));
+    let both = vec![Task::new("tester", "x"), Task::new("tester", "y")];
+    let made = house.longhaul.submit_all(both).await.unwrap();
+    assert_eq!((made.runs().len(), rows(&house).await), (2, 2));
+    let none = house.longhaul.submit_all(Vec::new()).await.unwrap_err();
+    assert_eq!(none.code(), "bad_task");
+    let many = vec![Task::new("tester", "x"); 1_001];
+    let no = house.longhaul.submit_all(many).await.unwrap_err();
+    assert_eq!((no.code(), rows(&house).await), ("bad_task", 2));
+}
+
+#[tokio::test]
+async fn a_lane_that_can_not_be_made_is_refused() {
+    for lane in [
+        "repo:{{ input.repo }}",
+        "{{ input.gone | shout }}",
+        "{{ context.blank }}",
+    ] {
+        let house = plan([])
+            .agent(|agent| agent.lane = Some(lane.into()))
+            .open();
+        let task = Task::new("tester", json!({ "branch": "main" }));
+        let no = house.longhaul.submit(task).await.unwrap_err();
+        assert_eq!((no.code(), rows(&house).await), ("template", 0), "{lane}");
+        assert!(
+            no.to_string().contains("the lane of agent `tester`"),
+            "{no}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_refused() {
+    let house = plan([]).open();
+    let task = Task::new("tester", "x".repeat(1024 * 1024));
+    let no = house.longhaul.submit(task).await.unwrap_err();
+    assert_eq!((no.code(), rows(&house).await), ("too_long", 0));
+    let mut task = Task::new("tester", "x");
+    task.tags = vec!["tag".into(); 33];
+    assert_eq!(
+        house.longhaul.submit(task).await.unwrap_err().code(),
+        "bad_task"
+    );
+}
