@@ -147,8 +147,11 @@ fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
     if draft.control.is_busy() {
         return Err(out_of_place(draft, "a missing part"));
     }
-    if draft.control.cancel.is_some() || draft.control.pause.is_some() {
-        return advance(draft);
+    // A run that only has to stop needs no part; what a dead driver left is
+    // settled all the same.
+    let control = &draft.control;
+    if control.cancel.is_some() || control.doom.is_some() || control.pause.is_some() {
+        return go_on(draft);
     }
     // Whoever was asked before is asked no more: this is what is missing now.
     if let Some(gate) = draft.control.missing {
