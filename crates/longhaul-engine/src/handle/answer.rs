@@ -45,7 +45,10 @@ impl Longhaul {
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<Verdict, Error> {
         let row = self.gate(gate).await?;
         let run = row.run;
-        if let (GateKind::Approval, Decision::Edit(edited)) = (&row.spec.kind, &answer.decision) {
+        // Whoever comes late hears that, and not what else is wrong.
+        if let (GateStatus::Open, GateKind::Approval, Decision::Edit(edited)) =
+            (row.status, &row.spec.kind, &answer.decision)
+        {
             self.check_edit(&row, edited).await?;
         }
         let now = self.ports.shelves.now().await?;
