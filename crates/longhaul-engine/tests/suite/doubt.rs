@@ -1,6 +1,7 @@
 //! Calls whose outcome nobody knows: what the policy says is done, a tool that
 //! can look looks, and nothing is repeated silently.
 
+use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::effect::InDoubt;
@@ -124,4 +125,24 @@ async fn a_cancel_does_not_wait_for_a_look() {
         .unwrap();
     let journal = house.ended(run).await;
     assert_eq!(end(&journal), "run.cancelled");
+}
+
+#[tokio::test]
+async fn a_message_that_cut_a_call_off_does_not_cut_its_look_off() {
+    let (deeds, never) = (Deeds::default(), Door::shut());
+    let hand = Hand::new("send", Once, &deeds)
+        .behind(&never)
+        .finding(Finding::Happened(ToolOutput::text("sent at 9")));
+    let plan = plan([Line::call("send", json!({}))]).hands([hand]);
+    let house = plan.at_standing_clock().at_work();
+    let run = house.submit().await;
+    never.reached(1).await;
+    let said = house
+        .longhaul
+        .steer(run, "stop", Delivery::Interrupt, "cli:anna");
+    said.await.unwrap();
+    let journal = house.pass_until(run, "run.completed").await;
+    assert_eq!(count(&journal, "tool.verified"), 1, "{:?}", kinds(&journal));
+    assert_eq!(house.results(), [("sent at 9".to_owned(), false)]);
+    assert_eq!(house.heard(), ["Do it.", "stop"]);
 }

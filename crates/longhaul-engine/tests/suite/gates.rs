@@ -8,6 +8,7 @@ use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Scop
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
+use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Verdict as Heard;
 use serde_json::json;
 
@@ -327,4 +328,40 @@ async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
             if raised.gate.tool.as_deref() == Some("send"))
     });
     assert!(about_send, "{:?}", kinds(&journal));
+}
+
+#[tokio::test]
+async fn where_two_must_agree_the_second_agrees_to_the_edit_of_the_first() {
+    let deeds = Deeds::default();
+    let mut both = rule(None, ask());
+    both.approvers.count = 2;
+    let house = sending(&deeds, vec![both]).at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let id = gate.spec.id;
+    let edit = Decision::Edit(RawJson::of(&json!({ "text": "hello" })));
+    let counted = house.longhaul.answer(id, answer(&gate, edit)).await;
+    assert!(matches!(counted, Ok(Heard::Counted(_))), "{counted:?}");
+    let mut yes = answer(&gate, Decision::Approve);
+    yes.by = "cli:ben".into();
+    let no = house.longhaul.answer(id, yes.clone()).await.unwrap_err();
+    assert_eq!(no.code(), "digest_changed", "he was shown another call");
+    yes.digest = GateView::from(&house.longhaul.gate(id).await.unwrap()).digest;
+    house.longhaul.answer(id, yes).await.unwrap();
+    house.ended(run).await;
+    assert_eq!(deeds.all()[0], r#"send begins {"text":"hello"}"#);
+}
+
+#[tokio::test]
+async fn an_edit_that_comes_late_hears_that_it_is_late() {
+    let deeds = Deeds::default();
+    let house = sending(&deeds, vec![rule(None, ask())]).at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let yes = answer(&gate, Decision::Approve);
+    house.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    house.ended(run).await;
+    let edit = answer(&gate, Decision::Edit(RawJson::of(&json!({ "text": 7 }))));
+    let no = house.longhaul.answer(gate.spec.id, edit).await.unwrap_err();
+    assert_eq!(no.code(), "already_answered");
 }

@@ -2,12 +2,14 @@
 //! tried again or end the run, and a conversation that no longer fits is summed
 //! up once.
 
+use longhaul_core::event::steer::Delivery;
 use longhaul_core::failure::FailureClass::{
     self, Auth, ContextOverflow, InvalidRequest, Network, Overloaded, Quota, RateLimit, Refused,
     Server, Timeout,
 };
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::raw::Body;
+use longhaul_core::time::Millis;
 use serde_json::json;
 
 use crate::suite::house::door::Door;
@@ -157,4 +159,25 @@ async fn a_conversation_that_still_does_not_fit_ends_the_run() {
     let journal = house.ended(run).await;
     assert_eq!(end(&journal), "context_overflow");
     assert_eq!(count(&journal, "memory.compacted"), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_is_kept_open_goes_on_in_the_same_conversation() {
+    let house = plan([Line::Text("first"), Line::Text("second")])
+        .agent(|agent| agent.keep_open = Some(Millis::from_secs(3_600)))
+        .at_standing_clock()
+        .at_work();
+    let run = house.submit().await;
+    let seen = house.until(run, "run.waiting").await;
+    let said = house
+        .longhaul
+        .steer(run, "go on", Delivery::AfterBatch, "cli:anna");
+    said.await.unwrap();
+    house
+        .until_after(run, seen.last().unwrap().seq, "run.waiting")
+        .await;
+    assert_eq!(house.heard(), ["Do it.", "go on"]);
+    let clock = house.clock.as_ref().unwrap();
+    clock.advance(Millis::from_secs(3_600));
+    assert_eq!(end(&house.ended(run).await), "second");
 }
