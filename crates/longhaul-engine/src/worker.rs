@@ -110,7 +110,7 @@ impl Worker {
                 let wanted = room.len();
                 match self.claim(crew, terms, stop, room).await {
                     Ok(got) if got == wanted => continue,
-                    Ok(0) if crew.is_empty() => told(self.hooks.on_empty()).await,
+                    Ok(0) if crew.is_empty() => told(&**clock, self.hooks.on_empty()).await,
                     Ok(_) => {}
                     Err(error) => {
                         self.forgive(error).await?;

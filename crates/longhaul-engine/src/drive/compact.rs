@@ -33,18 +33,16 @@ pub(super) async fn compact(desk: &mut Desk, mut ask: Ask) -> Result<Option<Inpu
     ask.messages = Arc::new(shown);
     ask.tools = Body::inline("[]");
     let (heard, active) = ask_model(desk, ask).await?;
-    let answered = match heard.reply(active) {
-        Ok(answered) => answered,
-        Err(instead) => return Ok(instead),
-    };
-    Ok(Some(Input::Compacted(Box::new(Compacted {
-        replaced,
-        summary: vec![summary(first.as_deref(), &answered.reply.text())],
-        usage: answered.usage,
-        cost: answered.cost,
-        model: answered.model,
-        active,
-    }))))
+    Ok(heard.told(active, |answered| {
+        Some(Input::Compacted(Box::new(Compacted {
+            replaced,
+            summary: vec![summary(first.as_deref(), &answered.reply.text())],
+            usage: answered.usage,
+            cost: answered.cost,
+            model: answered.model,
+            active,
+        })))
+    }))
 }
 
 /// How many messages are summed up: all but the newest, and never between a

@@ -37,18 +37,22 @@ pub(super) enum Heard {
 }
 
 impl Heard {
-    /// The reply, or what is told instead of one; none: nothing is.
-    pub(super) fn reply(self, active: Millis) -> Result<Answered, Option<Input>> {
+    /// What is told: of a reply what `made` makes of it; none: nothing is.
+    pub(super) fn told(
+        self,
+        active: Millis,
+        made: impl FnOnce(Answered) -> Option<Input>,
+    ) -> Option<Input> {
         match self {
-            Self::Reply(answered) => Ok(answered),
-            Self::Gone => Err(None),
-            Self::Failed(failure) => Err(Some(Input::ModelFailed { failure, active })),
-            Self::CutOff { text, usage, cost } => Err(Some(Input::Interrupted {
+            Self::Reply(answered) => made(answered),
+            Self::Gone => None,
+            Self::Failed(failure) => Some(Input::ModelFailed { failure, active }),
+            Self::CutOff { text, usage, cost } => Some(Input::Interrupted {
                 text,
                 usage,
                 cost,
                 active,
-            })),
+            }),
         }
     }
 }
@@ -56,18 +60,15 @@ impl Heard {
 /// Asks for the next turn. None: the run is not ours any more.
 pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
     let (heard, active) = ask_model(desk, ask).await?;
-    let answered = match heard.reply(active) {
-        Ok(answered) => answered,
-        Err(instead) => return Ok(instead),
-    };
-    Ok(desk.capsule.as_ref().map(|capsule| {
+    Ok(heard.told(active, |answered| {
+        let capsule = desk.capsule.as_ref()?;
         let calls = answered.reply.calls();
         let calls = calls.map(|call| appraise(capsule, call)).collect();
-        Input::Replied(Box::new(Replied {
+        Some(Input::Replied(Box::new(Replied {
             answered,
             calls,
             active,
-        }))
+        })))
     }))
 }
 

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -23,6 +23,9 @@ use crate::ports::Ports;
 
 /// A run that could not be set aside is tried again after so long.
 const ASIDE_PAUSE: Millis = Millis::from_secs(1);
+
+/// So long is a hook waited for.
+const HOOK_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Permits to drive, taken before anything is claimed.
 pub(super) type Room = Vec<OwnedSemaphorePermit>;
@@ -126,7 +129,7 @@ impl Crew {
 /// Drives one run and sees that nothing of it is left here.
 async fn see_through(ports: &Ports, hooks: &dyn Hooks, charge: Charge) {
     let run = charge.claimed.run;
-    told(hooks.on_start(run)).await;
+    told(&*ports.clock, hooks.on_start(run)).await;
     let driven = AssertUnwindSafe(drive(ports, charge.clone()))
         .catch_unwind()
         .await
@@ -176,18 +179,26 @@ async fn tell_hooks(ports: &Ports, hooks: &dyn Hooks, run: RunId) {
     };
     let row: RunRow = row;
     match row.status {
-        Status::Completed => told(hooks.on_complete(&row)).await,
-        Status::Failed | Status::Cancelled => told(hooks.on_error(&row)).await,
+        Status::Completed => told(&*ports.clock, hooks.on_complete(&row)).await,
+        Status::Failed | Status::Cancelled => told(&*ports.clock, hooks.on_error(&row)).await,
         Status::Pending | Status::Running | Status::Waiting | Status::Blocked | Status::Paused => {
-            told(hooks.on_rest(&row)).await
+            told(&*ports.clock, hooks.on_rest(&row)).await
         }
     }
 }
 
-/// A hook that panics is noted and forgotten.
-pub(super) async fn told(hook: impl Future<Output = ()>) {
-    if AssertUnwindSafe(hook).catch_unwind().await.is_err() {
-        tracing::error!("a hook panicked");
+/// A hook that panics is noted and forgotten, and so is one that takes too long.
+pub(super) async fn told(clock: &dyn Clock, hook: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        heard = AssertUnwindSafe(hook).catch_unwind() => {
+            if heard.is_err() {
+                tracing::error!("a hook panicked");
+            }
+        }
+        () = clock.sleep_until(clock.now().plus(HOOK_TIMEOUT)) => {
+            tracing::error!("a hook took longer than 10 s and was left");
+        }
     }
 }
 
