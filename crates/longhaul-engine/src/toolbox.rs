@@ -49,6 +49,14 @@ impl Equipped {
         self.tool.is_none()
     }
 
+    /// Whether a call of it may be one that must not be repeated.
+    pub fn may_be_once(&self) -> bool {
+        let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Object(serde_json::Map::new()));
+        self.tool
+            .as_ref()
+            .is_some_and(|tool| !class(tool).may_repeat())
+    }
+
     /// What is wrong with this input, in words for the model.
     pub fn fault(&self, input: &Value) -> Option<String> {
         let faults: Vec<String> = self

@@ -4,7 +4,7 @@
 
 mod models;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::id::{BadId, InboxName};
@@ -103,7 +103,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::clone(&store) as Arc<dyn Shelves>,
     )?))?;
-    let loaded = agents(&config, &tools);
+    let loaded = agents(&config, &tools, Path::new("agents"));
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
@@ -140,7 +140,8 @@ pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, Assem
 }
 
 /// The agents of this project, checked against the tools that there are.
-pub fn agents(config: &Config, tools: &Toolbox) -> Loaded {
+/// `said` is how people are told of the folder.
+pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
     let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
     if !names.contains(&"read_output") {
         names.push("read_output");
@@ -148,7 +149,7 @@ pub fn agents(config: &Config, tools: &Toolbox) -> Loaded {
     let folder = config.root.join("agents");
     load(&Shelf {
         folder: &folder,
-        said: std::path::Path::new("agents"),
+        said,
         built_in: BUILT_IN,
         tools: &names,
     })

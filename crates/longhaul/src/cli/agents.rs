@@ -2,30 +2,22 @@
 //!
 //! Never: runs one.
 
+use std::sync::Arc;
+
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use longhaul::agents::check;
-use longhaul::agents::load::{self, AgentError, BUILT_IN, Loaded, LoadedAgent, Shelf};
+use longhaul::agents::load::{AgentError, Loaded, LoadedAgent};
+use longhaul::assemble::{agents, toolbox};
 use longhaul::span;
 use longhaul::written::plain;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, Verdict};
+use longhaul_core::time::Clock;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 
-use crate::cli::{here, say};
-
-/// The tools that exist in this build. None of them is `once`.
-const TOOLS: &[&str] = &[
-    "vault_write",
-    "vault_read",
-    "vault_list",
-    "ask_human",
-    "report_blocked",
-    "report_progress",
-    "wait",
-    "finish",
-    "read_output",
-];
+use crate::cli::{fail, here, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
@@ -83,28 +75,25 @@ struct Show {
 
 impl Agents {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let loaded = load(TOOLS)?;
+        let here = here::surroundings()?;
+        let config = here::config(&here)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
+        let folder = config.root.join("agents");
+        let loaded = agents(&config, &tools, &here.said(&folder));
         match &self.command {
             None => self.list.run(&loaded),
             Some(Command::Ls(ls)) => ls.run(&loaded),
             Some(Command::Check(check)) => {
-                check.run(&loaded, |tool| TOOLS.contains(&tool).then_some(false))
+                // `read_output` needs a store, and only reads.
+                check.run(&loaded, |tool| match tools.find(tool) {
+                    Some(equipped) => Some(equipped.may_be_once()),
+                    None => (tool == "read_output").then_some(false),
+                })
             }
             Some(Command::Show(show)) => show.run(&loaded),
         }
     }
-}
-
-fn load(tools: &[&str]) -> anyhow::Result<Loaded> {
-    let here = here::surroundings()?;
-    let config = here::config(&here)?;
-    let folder = config.root.join("agents");
-    Ok(load::load(&Shelf {
-        said: &here.said(&folder),
-        folder: &folder,
-        built_in: BUILT_IN,
-        tools,
-    }))
 }
 
 impl Ls {

@@ -2,6 +2,8 @@
 //!
 //! Never: drives or follows.
 
+use std::path::Path;
+
 use std::sync::Arc;
 
 use clap::Args;
@@ -58,7 +60,7 @@ pub(crate) fn prepare(args: &TaskArgs) -> anyhow::Result<Task> {
     let config = here::quiet_config(&here::surroundings()?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
-    let loaded = agents(&config, &tools);
+    let loaded = agents(&config, &tools, Path::new("agents"));
     let found = loaded
         .find(args.agent())
         .map_err(|error| Failure::usage(error.to_string()).hint("all agents", "longhaul agents"))?;

@@ -64,3 +64,20 @@ fn the_binary_lists_checks_and_shows() {
     fs::create_dir(&below).unwrap();
     assert!(run(&below, &["agents"], 0).0.contains("tidy"));
 }
+
+#[test]
+fn tools_are_those_that_this_project_has() {
+    let agent: &[u8] = b"---\nmodel: scripted/x\ntools: [witness_send, witness_put]\n---\nGo.\n";
+    let folder = folder(&[("careful.md", agent)]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    let (out, _) = run(folder, &["agents", "check"], 2);
+    assert!(out.contains("unknown tool `witness_send`"), "{out}");
+    let set = "[tools.witness]\nfile = \"witness.jsonl\"\n";
+    fs::write(folder.join("longhaul.toml"), set).unwrap();
+    let (out, err) = run(folder, &["agents", "check"], 0);
+    let said = format!("{out}{err}");
+    // Of the two only one must not be repeated, and no rule speaks of it.
+    assert!(said.contains("witness_send"), "{said}");
+    assert!(!said.contains("witness_put"), "{said}");
+}
