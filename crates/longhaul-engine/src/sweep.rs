@@ -31,6 +31,9 @@ const PRUNED_MAX: usize = 200;
 /// A blob that nobody names is kept for a day: a writer may be about to.
 const BLOB_KEEP: Millis = Millis::from_secs(24 * 60 * 60);
 
+/// A thousand years: longer than any run is kept.
+const FOR_EVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
+
 /// How long ended runs are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
@@ -45,7 +48,7 @@ pub(crate) async fn sweep(ports: &Ports, retention: Retention) -> Result<(), Err
     let mut repair_at = clock.now();
     let mut prune_at = clock.now();
     loop {
-        let more = tell_due(ports).await?;
+        let told = tell_due(ports).await?;
         let now = clock.now();
         if repair_at <= now {
             repair_at = now.plus(REPAIR_EVERY);
@@ -58,8 +61,10 @@ pub(crate) async fn sweep(ports: &Ports, retention: Retention) -> Result<(), Err
                 PRUNE_EVERY
             });
         }
-        if !more {
-            wait(ports, &mut *watch).await?;
+        match told {
+            Told::All => wait(ports, &mut *watch).await?,
+            Told::Some => {}
+            Told::None => clock.sleep_until(clock.now().plus(LOOK_EVERY)).await,
         }
     }
 }
@@ -82,17 +87,35 @@ async fn wait(ports: &Ports, watch: &mut dyn Watch) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells a page of timers; whether there may be more.
-pub async fn tell_due(ports: &Ports) -> Result<bool, Error> {
-    let due = ports.shelves.due(PAGE).await?;
-    let more = due.len() == PAGE;
-    for timer in due {
-        tell_one(ports, timer).await?;
-    }
-    Ok(more)
+/// What came of telling timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// All that were due.
+    All,
+    /// A page of them: there may be more.
+    Some,
+    /// None of those that are due: another look at once would find the same.
+    None,
 }
 
-async fn tell_one(ports: &Ports, due: DueTimer) -> Result<(), Error> {
+/// Tells a page of timers.
+async fn tell_due(ports: &Ports) -> Result<Told, Error> {
+    let due = ports.shelves.due(PAGE).await?;
+    let count = due.len();
+    let mut told = 0;
+    for timer in due {
+        told += usize::from(tell_one(ports, timer).await?);
+    }
+    Ok(match (count, told) {
+        (0, _) => Told::All,
+        (_, 0) => Told::None,
+        (PAGE.., _) => Told::Some,
+        (_, _) => Told::All,
+    })
+}
+
+/// Tells one timer; whether it is spent.
+async fn tell_one(ports: &Ports, due: DueTimer) -> Result<bool, Error> {
     let run = due.run;
     let now = ports.shelves.now().await?;
     // A timer is spent whatever the run's state; whether it has ended stands in its row.
@@ -101,14 +124,15 @@ async fn tell_one(ports: &Ports, due: DueTimer) -> Result<(), Error> {
         status: Status::Running,
     };
     let Ok(batch) = tell(&view, Word::Timer(Box::new(due)), Moment::at(now)) else {
-        return Ok(());
+        return Ok(false);
     };
     let author = Author::Outsider;
     let appended = ports.store.append(Append { run, author, batch }).await?;
-    if matches!(appended, Appended::At { .. }) {
+    let spent = matches!(appended, Appended::At { .. });
+    if spent {
         ports.nudges.wrote(run);
     }
-    Ok(())
+    Ok(spent)
 }
 
 async fn repair(ports: &Ports) -> Result<(), Error> {
@@ -122,9 +146,8 @@ async fn repair(ports: &Ports) -> Result<(), Error> {
 
 /// Forgets some of what is past its keep; whether there may be more.
 async fn prune(ports: &Ports, retention: Retention) -> Result<bool, Error> {
-    let Some(runs_older) = retention.runs else {
-        return Ok(false);
-    };
+    // Blobs that nobody names go also where runs are kept for ever.
+    let runs_older = retention.runs.unwrap_or(FOR_EVER);
     let pruned = ports
         .store
         .prune(PruneAsk {

@@ -189,7 +189,10 @@ impl RunView {
             error: error(run),
             usage: row.usage.into(),
             cost_usd: row.cost.map(usd),
-            budget: control.caps().into(),
+            budget: BudgetView {
+                turns: least(control.caps().turns, task.policy.max_turns),
+                ..control.caps().into()
+            },
             active_ms: row.active.0,
             waiting_ms: lived.saturating_sub(row.active.0),
             attempt: control.attempt(),
@@ -214,6 +217,14 @@ impl RunView {
             started_at: row.started_at,
             finished_at: row.finished_at,
         }
+    }
+}
+
+/// The lower of two caps.
+fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

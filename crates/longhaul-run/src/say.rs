@@ -43,10 +43,11 @@ fn stands(run: &Run) -> Said {
             ),
             Outcome::Cancelled(why) => said(format!("It was {why}."), String::new()),
         },
-        (_, Some(Rest::Paused)) => said(
-            "A person has paused it.".into(),
-            format!("longhaul resume {id}"),
+        _ if run.is_stopping() => said(
+            "It was told to end, and does as soon as its driver hears.".into(),
+            format!("longhaul watch {id}"),
         ),
+        (_, Some(Rest::Paused)) => said("It is paused.".into(), format!("longhaul resume {id}")),
         (_, Some(Rest::Parked { wait, .. })) => waiting(run, wait),
         (_, None) => said(working(run), format!("longhaul watch {id}")),
     }

@@ -4,6 +4,7 @@
 mod suite {
     mod agents;
     mod agents_cli;
+    mod alone;
     mod bad_input;
     mod bench;
     mod chaos;

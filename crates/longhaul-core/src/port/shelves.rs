@@ -67,6 +67,15 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
     /// The workers that are known.
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
 
+    /// Whether anybody drives now. A store that only knows signs of life goes by
+    /// them; one that knows better says so.
+    async fn is_driven(&self) -> Result<bool, StoreError> {
+        let workers = self.workers().await?;
+        Ok(workers
+            .iter()
+            .any(|worker| worker.standing == Standing::Live))
+    }
+
     /// Keeps a result that came when its run had ended.
     async fn keep_late(&self, run: RunId, late: LateResult) -> Result<(), StoreError>;
 

@@ -34,9 +34,16 @@ pub(super) fn bound(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blo
     let head = &whole[..floor(&whole, HEAD_BYTES)];
     let tail = &whole[floor(&whole, whole.len() - TAIL_BYTES)..];
     let left_out = whole.len() - head.len() - tail.len();
+    let lost = match whole.len() - kept.len() {
+        0 => String::new(),
+        lost => format!(
+            " The {lost} bytes after the first {} were not kept.",
+            kept.len()
+        ),
+    };
     let shown = format!(
         "{head}\n\n[longhaul] {left_out} of {} bytes are left out here. To read on: \
-         read_output {{\"call\": \"{call}\", \"offset\": {}}}\n\n{tail}",
+         read_output {{\"call\": \"{call}\", \"offset\": {}}}.{lost}\n\n{tail}",
         whole.len(),
         head.len(),
     );

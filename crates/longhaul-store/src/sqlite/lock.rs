@@ -5,14 +5,19 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use longhaul_core::port::store::StoreError;
 
 use crate::sqlite::fault::io_error;
-use crate::sqlite::place::private;
+use crate::sqlite::place::{folder, private, resolve};
 
 /// The file's name, beside the database.
 const NAME: &str = "driver.lock";
+/// So often is the lock tried for, with a pause between.
+const TRIES_MAX: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(4);
 /// So much is read of what the holder wrote down.
 const HOLDER_BYTES_MAX: u64 = 1_024;
 
@@ -34,7 +39,7 @@ impl DriverLock {
     /// Takes the lock of a folder and writes down who has it.
     pub(crate) fn take(folder: &Path, at: &str, holder: &str) -> Result<Self, StoreError> {
         let mut file = lock_file(folder).map_err(|error| io_error(error, at))?;
-        match file.try_lock() {
+        match try_lock(&file) {
             Ok(()) => {
                 write_down(&mut file, holder).map_err(|error| io_error(error, at))?;
                 Ok(Self { file })
@@ -44,6 +49,38 @@ impl DriverLock {
                 holder: who(&mut file),
             }),
             Err(TryLockError::Error(error)) => Err(io_error(error, at)),
+        }
+    }
+}
+
+/// Whether a process drives the store in this file. Nothing is written.
+pub(crate) fn is_taken(file: &Path) -> Result<bool, StoreError> {
+    let at = file.to_string_lossy();
+    let found = resolve(file).map_err(|error| io_error(error, &at))?;
+    let lock = match File::open(folder(&found).join(NAME)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(io_error(error, &at)),
+    };
+    match lock.try_lock_shared() {
+        Ok(()) => {
+            _ = lock.unlock();
+            Ok(false)
+        }
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(io_error(error, &at)),
+    }
+}
+
+/// Tries for the lock: whoever only looks whether it is taken holds it for a
+/// moment, and that is no driver.
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if tries < TRIES_MAX => thread::sleep(PAUSE),
+            tried => return tried,
         }
     }
 }

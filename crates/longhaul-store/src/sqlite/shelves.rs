@@ -2,6 +2,8 @@
 //!
 //! Never: more than handing a verb to the writer or the readers.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
@@ -13,7 +15,9 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
 
+use crate::options::Role;
 use crate::sqlite::handle::SqliteStore;
+use crate::sqlite::lock::is_taken;
 use crate::sqlite::work::Done;
 use crate::sqlite::{blob, budget, lane, renew, repair, shelf, steer, timer, usage};
 
@@ -91,6 +95,13 @@ impl Shelves for SqliteStore {
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
         self.look(|tx| Ok(renew::workers(tx)?)).await
+    }
+
+    async fn is_driven(&self) -> Result<bool, StoreError> {
+        match self.role {
+            Role::Driver => Ok(true),
+            Role::Outsider => is_taken(Path::new(&*self.at)),
+        }
     }
 
     async fn keep_late(&self, run: RunId, late: LateResult) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use longhaul::agents::check;
 use longhaul::agents::load::{AgentError, Loaded, LoadedAgent};
-use longhaul::assemble::{agents, toolbox};
+use longhaul::assemble::{agents, models, toolbox};
 use longhaul::span;
 use longhaul::written::plain;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, Verdict};
@@ -86,9 +86,17 @@ impl Agents {
             Some(Command::Ls(ls)) => ls.run(&loaded),
             Some(Command::Check(check)) => {
                 // `read_output` needs a store, and only reads.
-                check.run(&loaded, |tool| match tools.find(tool) {
+                let is_once = |tool: &str| match tools.find(tool) {
                     Some(equipped) => Some(equipped.may_be_once()),
                     None => (tool == "read_output").then_some(false),
+                };
+                let models = models(&config, &clock);
+                check.run(&loaded, |agent| {
+                    let mut notes = check::notes(agent, is_once);
+                    let named = agent.models.first().map(String::as_str);
+                    let missing = models.find(named).err();
+                    notes.extend(missing.map(|why| format!("it has no model here. {why}")));
+                    notes
                 })
             }
             Some(Command::Show(show)) => show.run(&loaded),
@@ -171,7 +179,7 @@ fn listed(loaded: &Loaded) -> Value {
 }
 
 impl Check {
-    fn run(&self, loaded: &Loaded, is_once: impl Fn(&str) -> Option<bool>) -> anyhow::Result<()> {
+    fn run(&self, loaded: &Loaded, notes: impl Fn(&Agent) -> Vec<String>) -> anyhow::Result<()> {
         let name = self.name.as_deref();
         let wanted = |one: &&LoadedAgent| name.is_none_or(|name| one.agent.name.as_str() == name);
         let problems: Vec<_> = match name.map(|name| loaded.find(name)) {
@@ -181,7 +189,7 @@ impl Check {
             Some(Err(AgentError::Unknown(said))) => bail!("{said}\n`longhaul agents` lists them"),
         };
         let notes = loaded.agents.iter().filter(wanted).flat_map(|one| {
-            let notes = check::notes(&one.agent, &is_once).into_iter();
+            let notes = notes(&one.agent).into_iter();
             notes.map(|note| (one.path.clone(), note))
         });
         let notes: Vec<_> = notes.collect();

@@ -1,32 +1,18 @@
 //! Whether somebody drives this store now.
 //!
-//! Never: certain. A worker that was killed counts as alive until its last sign
-//! of life is old.
+//! Never: guesses. The store knows; a file's lock dies with its driver.
 
-use longhaul_core::port::store::Standing;
 use longhaul_core::status::Status;
-use longhaul_core::time::Millis;
 use longhaul_engine::Longhaul;
 use longhaul_engine::view::RunView;
 use longhaul_run::say::Said;
 
 use crate::cli::fail;
 
-/// A sign of life older than this is none.
-const ALIVE: Millis = Millis::from_secs(30);
-
-/// Whether a worker has given a sign of life lately.
+/// Whether somebody drives.
 pub(crate) async fn is_driven(longhaul: &Longhaul) -> anyhow::Result<bool> {
-    let now = longhaul.now().await.map_err(fail::engine)?;
-    let shelves = &longhaul.ports().shelves;
-    let workers = shelves
-        .workers()
-        .await
-        .map_err(|error| fail::store(&error))?;
-    let alive = workers
-        .iter()
-        .any(|worker| worker.standing == Standing::Live && now.since(worker.beat_at) < ALIVE);
-    Ok(alive)
+    let driven = longhaul.ports().shelves.is_driven().await;
+    Ok(driven.map_err(|error| fail::store(&error))?)
 }
 
 /// Why a run stands as it does, and what helps. A run whose journal says that it

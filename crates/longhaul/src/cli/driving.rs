@@ -11,6 +11,7 @@ use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
 use tokio::task::{JoinError, JoinHandle};
 
+use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::say;
@@ -58,7 +59,7 @@ impl Driving {
         match ended {
             Ok(Err(error)) => fail::engine(error),
             Ok(Ok(())) => Failure::usage("the worker ended without a word").into(),
-            Err(panic) => Failure::usage(format!("the worker broke: {panic}")).into(),
+            Err(panic) => broken(&panic),
         }
     }
 
@@ -92,7 +93,15 @@ impl Driving {
 
 fn ended(done: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
     match done {
-        Ok(Ok(())) | Err(_) => Ok(()),
+        Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(fail::engine(error)),
+        Err(panic) => Err(broken(&panic)),
     }
+}
+
+/// Runs go on with the next driver, whatever became of this one.
+fn broken(panic: &JoinError) -> anyhow::Error {
+    Failure::usage(format!("the worker broke: {panic}"))
+        .exit(Exit::Busy)
+        .into()
 }

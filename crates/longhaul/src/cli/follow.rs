@@ -9,6 +9,7 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::status::{Status, Wait};
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Watching;
+use longhaul_run::say::Said as Why;
 
 use crate::cli::mark::mark;
 use crate::cli::paint::Tone;
@@ -64,6 +65,8 @@ pub(crate) struct Follower {
     pub(crate) last: Seq,
     /// Somebody is asked, as the journal says it.
     asked: bool,
+    /// What was said last about who is needed.
+    needed: Option<Why>,
 }
 
 impl Follower {
@@ -91,6 +94,7 @@ impl Follower {
             person: Person::at_terminal(manner.silent || manner.as_json || manner.leave_at_person),
             last: after,
             asked,
+            needed: None,
         })
     }
 
@@ -103,6 +107,9 @@ impl Follower {
                 }
                 if !self.manner.silent && !self.manner.as_json {
                     self.person.show(&self.longhaul, self.run).await?;
+                }
+                if !self.person.is_there() && self.still_waits().await? {
+                    self.say_who_is_needed().await?;
                 }
             }
             tokio::select! {
@@ -142,6 +149,20 @@ impl Follower {
             // A mistake at the prompt is told, and the prompt stays.
             say::error(&error);
             self.person.show_again();
+        }
+        Ok(())
+    }
+
+    /// Nobody here can be asked: whoever reads the log learns what helps, also
+    /// where nothing else is told.
+    async fn say_who_is_needed(&mut self) -> anyhow::Result<()> {
+        let why = self.longhaul.why(self.run).await.map_err(fail::engine)?;
+        if self.needed.as_ref() != Some(&why) {
+            let (run, sentence, command) = (self.run, &why.sentence, &why.command);
+            say::talk(&format!(
+                "{run}: {sentence}   {command}   (--no-input would end here)"
+            ));
+            self.needed = Some(why);
         }
         Ok(())
     }

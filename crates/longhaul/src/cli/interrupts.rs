@@ -1,24 +1,38 @@
-//! Ctrl-C, heard from the moment a command has something to let go of.
+//! Ctrl-C and orders to end, heard from the moment a command has something to
+//! let go of.
 //!
-//! Never: lost in between. What is pressed while nobody waits for it is kept.
+//! Never: lost in between. What comes while nobody waits for it is kept.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Whoever types wants this command to end.
+/// Whoever types, or the machine, wants this command to end.
 #[derive(Debug)]
-pub(crate) struct Interrupts(Signal);
+pub(crate) struct Interrupts {
+    pressed: Signal,
+    terminated: Signal,
+    hung_up: Signal,
+}
 
 impl Interrupts {
     /// Listens from now on: the process is no longer ended by it.
     pub(crate) fn listen() -> anyhow::Result<Self> {
-        let heard = signal(SignalKind::interrupt()).context("Ctrl-C can't be listened for")?;
-        Ok(Self(heard))
+        let heard = |kind| signal(kind).context("signals can't be listened for");
+        Ok(Self {
+            pressed: heard(SignalKind::interrupt())?,
+            terminated: heard(SignalKind::terminate())?,
+            hung_up: heard(SignalKind::hangup())?,
+        })
     }
 
-    /// Returns when it was pressed once more.
+    /// Returns when it is wanted once more.
     pub(crate) async fn next(&mut self) {
-        if self.0.recv().await.is_none() {
+        let heard = tokio::select! {
+            heard = self.pressed.recv() => heard,
+            heard = self.terminated.recv() => heard,
+            heard = self.hung_up.recv() => heard,
+        };
+        if heard.is_none() {
             std::future::pending().await
         }
     }

@@ -88,10 +88,13 @@ async fn only_gate(longhaul: &Longhaul, run: RunId) -> anyhow::Result<GateRow> {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
             // Says so if there is no such run at all.
-            longhaul.why(run).await.map_err(fail::engine)?;
-            Err(Failure::usage(format!("{run} waits for no answer"))
-                .hint("see what it does", format!("longhaul why {run}"))
-                .into())
+            let view = longhaul.show(run).await.map_err(fail::engine)?;
+            let stands = view.status.as_str();
+            Err(
+                Failure::usage(format!("{run} is {stands} and waits for no answer"))
+                    .hint("see what it does", format!("longhaul why {run}"))
+                    .into(),
+            )
         }
         (Some(gate), more) => {
             let count = more + 1;

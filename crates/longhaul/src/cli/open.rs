@@ -55,8 +55,15 @@ pub(crate) fn look_if_there() -> anyhow::Result<Option<House>> {
     let here = here::surroundings()?;
     let config = here::config(&here)?;
     let file = store_file(&config).map_err(fail::assemble)?;
-    if !file.exists() {
-        return Ok(None);
+    match file.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(error) => {
+            let words = format!("`{}` can't be looked at: {error}", file.display());
+            return Err(Failure::usage(words)
+                .hint("see where it is set", "longhaul config show --origin")
+                .into());
+        }
     }
     open(config, opening(Role::Outsider))
         .map(Some)
@@ -105,6 +112,7 @@ fn fatal() -> Fatal {
         say::talk(&format!(
             "error: the store failed, and nothing is known until it is read again: {why}"
         ));
-        std::process::exit(1);
+        // Safe to try again: whatever was acknowledged stands.
+        std::process::exit(5);
     })
 }

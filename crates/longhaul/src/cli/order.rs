@@ -49,11 +49,13 @@ impl Order {
         let mut exit = Exit::Done;
         let mut data = Vec::with_capacity(runs.len());
         for run in runs {
+            let before = longhaul.show(run).await.map_err(fail::about_run(run))?;
+            let was = before.status;
             match self.tell(house, run).await {
                 Ok(()) => {
                     let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
                     if !as_json {
-                        say::words(&self.came(&view, driven))?;
+                        say::words(&self.came(&view, was, driven))?;
                     }
                     data.push(view);
                 }
@@ -81,7 +83,7 @@ impl Order {
     }
 
     /// What came of it, and what comes next.
-    fn came(&self, run: &RunView, driven: bool) -> String {
+    fn came(&self, run: &RunView, was: Status, driven: bool) -> String {
         let id = run.id;
         let nobody = format!("Nobody drives it now: longhaul watch {id}");
         match (self, run.status) {
@@ -99,6 +101,9 @@ impl Order {
                 format!("{id} is told to pause; it stands still when what runs now is done.")
             }
             (Self::Pause, _) => format!("{id} is told to pause. {nobody}"),
+            (Self::Resume(_), _) if was == Status::Blocked => {
+                format!("{id} is blocked and needs an answer: longhaul answer {id} TEXT")
+            }
             (Self::Resume(_), _) if driven => format!("{id} goes on."),
             (Self::Resume(_), _) => format!("{id} may go on. {nobody}"),
         }

@@ -193,7 +193,8 @@ impl Followed<'_> {
         Ok(match end {
             End::Over(Over::Ended) => Exit::of(&view),
             End::Over(Over::Person) => {
-                talk(format!("{run} waits for a person: longhaul why {run}"));
+                let why = longhaul.why(run).await.map_err(fail::engine)?;
+                talk(format!("{run}: {}   {}", why.sentence, why.command));
                 Exit::of(&view)
             }
             // It ended while it was let go of.

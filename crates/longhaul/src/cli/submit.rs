@@ -6,6 +6,7 @@ use std::path::Path;
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::{House, agents, models, toolbox};
 use longhaul_core::id::RunId;
@@ -47,7 +48,8 @@ impl Submit {
                 let view = house.longhaul.show(run).await.map_err(fail::engine)?;
                 say::data(&serde_json::to_string(&view)?)?;
             } else {
-                say::data(&run.to_string())?;
+                // Whoever can't be told must not submit it again.
+                say::data(&run.to_string()).context(format!("{run} is submitted"))?;
             }
             Ok(Exit::Done)
         })
@@ -74,7 +76,23 @@ pub(crate) fn prepare(args: &TaskArgs) -> anyhow::Result<Task> {
             .hint("see what is set", "longhaul config show --origin")
             .hint("or try the scripted demo", "longhaul demo")
     })?;
-    args.task()
+    let task = args.task()?;
+    let known = |name: &&String| !agent.context.contains(name);
+    if let Some(name) = task.context.keys().find(known) {
+        let words = format!(
+            "--context {name}: agent `{}` asks for no such name; its file lists {}",
+            agent.name,
+            if agent.context.is_empty() {
+                "none".to_owned()
+            } else {
+                agent.context.join(", ")
+            },
+        );
+        return Err(Failure::usage(words)
+            .hint("look at it", format!("longhaul agents show {}", agent.name))
+            .into());
+    }
+    Ok(task)
 }
 
 /// Submits a task.

@@ -10,6 +10,7 @@ use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
 use longhaul_core::usage::Micros;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
@@ -169,7 +170,7 @@ pub(crate) fn raise(said: &str) -> anyhow::Result<Raise> {
     };
     let dollars = |text: &str| {
         let usd: f64 = text.parse().map_err(|_| wrong(text))?;
-        let fits = usd.is_finite() && (0.0..=1e9).contains(&usd);
+        let fits = usd.is_finite() && usd > 0.0 && usd <= 1e9;
         fits.then_some(Micros((usd * 1e6).round() as u64))
             .ok_or_else(|| wrong(text))
     };
@@ -185,6 +186,11 @@ pub(crate) fn raise(said: &str) -> anyhow::Result<Raise> {
             }
             Some(_) => return Err(wrong(part).into()),
         }
+    }
+    let nothing =
+        raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
+    if nothing {
+        return Err(wrong(said).into());
     }
     Ok(raise)
 }

@@ -34,13 +34,24 @@ fn the_binary_lists_checks_and_shows() {
     assert_eq!(json(&["agents", "--json"], 0)["agents"][0]["name"], "tidy");
     let problem = "agents/bad.md:2:9: unknown tool `vault_wirte`, did you mean `vault_write`?\n";
     let (out, err) = run(folder, &["agents", "check"], 2);
-    assert_eq!(out, problem);
+    assert!(out.starts_with(problem), "{out}");
     assert!(err.contains("1 problem"), "{err}");
     assert_eq!(
         json(&["agents", "check", "--json"], 2)["problems"][0]["line"],
         2
     );
     assert_eq!(run(folder, &["agents", "check", "bad"], 2).0, problem);
+    let (out, _) = run(folder, &["agents", "check", "tidy"], 0);
+    assert!(
+        out.contains("no script for the model `scripted/tidy`"),
+        "{out}"
+    );
+    fs::create_dir(folder.join("scripts")).unwrap();
+    fs::write(
+        folder.join("scripts/tidy.yaml"),
+        "replies: [{ text: Done. }]\n",
+    )
+    .unwrap();
     assert_eq!(run(folder, &["agents", "check", "tidy"], 0).0, "");
     let (_, err) = run(folder, &["agents", "check", "tidi"], 2);
     assert!(

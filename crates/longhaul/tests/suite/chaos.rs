@@ -398,7 +398,7 @@ fn what_is_no_rehearsal_needs_a_yes() {
         text.contains("anthropic/claude is asked for real"),
         "{text}"
     );
-    assert!(text.contains("longhaul chaos real --yes"), "{text}");
+    assert!(text.contains("longhaul chaos --yes real"), "{text}");
     let output = longhaul_in(folder, &["chaos", "nobody"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -211,7 +211,7 @@ fn watch_follows_from_a_place_and_ends_as_the_run_did() {
     let run = project.until_asked("tidy");
     let last = project.events(&run).len().to_string();
     let said = project.say(&["watch", &run, "--no-input", "--after", &last], 3);
-    assert!(said.err.contains("waits for a person"), "{said:?}");
+    assert!(said.err.contains("waits for an approval"), "{said:?}");
     project.say(&["cancel", &run], 0);
     let said = project.say(&["watch", &run], 7);
     assert!(said.err.contains("cancelled"), "{said:?}");

@@ -129,7 +129,8 @@ impl Project {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = Self { folder };
-        project.write("longhaul.toml", "");
+        // Only a wake-up explains a quick reaction: nobody would look for ten minutes.
+        project.write("longhaul.toml", "[worker]\npoll = \"10m\"\n");
         for (name, front, replies) in AGENTS {
             let agent =
                 format!("---\ndescription: A test.\nmodel: scripted/{name}\n{front}\n---\nYou.\n");
@@ -248,6 +249,11 @@ impl Project {
     /// Presses Ctrl-C each time the binary has said the next of these words; how
     /// it ended, and what it said in all.
     pub(crate) fn interrupt(&self, args: &[&str], at: &[&str]) -> Said {
+        self.signal("-INT", args, at)
+    }
+
+    /// The same with another signal.
+    pub(crate) fn signal(&self, signal: &str, args: &[&str], at: &[&str]) -> Said {
         let mut command = self.command(args);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -259,7 +265,7 @@ impl Project {
             err.push('\n');
             if words.next_if(|words| line.contains(**words)).is_some() {
                 let id = child.id().to_string();
-                let sent = Command::new("kill").args(["-INT", &id]).status();
+                let sent = Command::new("kill").args([signal, &id]).status();
                 assert!(sent.unwrap().success());
             }
         }

@@ -2,11 +2,11 @@
 //!
 //! Never: takes silence, or a missing terminal, for a yes.
 
-use std::io::IsTerminal as _;
 use std::path::{Component, Path};
 
 use longhaul::assemble::House;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::toolbox::Equipped;
 
 use crate::cli::chaos::judge::life::WITNESS;
 use crate::cli::exit::Exit;
@@ -26,16 +26,11 @@ pub(crate) fn ask(house: &House, agent: &Agent, yes: bool) -> anyhow::Result<()>
     for concern in &concerns {
         say::talk(&format!("  {concern}"));
     }
-    let there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if there {
-        say::talk("Begin all the same? [y/N]");
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line)?;
-        if matches!(line.trim(), "y" | "yes") {
-            return Ok(());
-        }
+    let agrees = |line: String| matches!(line.trim(), "y" | "yes");
+    if say::is_somebody_there() && say::ask("Begin all the same? [y/N]").is_some_and(agrees) {
+        return Ok(());
     }
-    let command = format!("longhaul chaos {} --yes", agent.name);
+    let command = format!("longhaul chaos --yes {} ...", agent.name);
     Err(Failure::usage("nothing was begun")
         .exit(Exit::NotAllowed)
         .hint("begin all the same", command)
@@ -58,10 +53,16 @@ fn concerns(house: &House, agent: &Agent) -> Vec<String> {
     let outside = agent
         .tools
         .iter()
-        .filter(|tool| !INSIDE.contains(&tool.as_str()))
+        .filter(|tool| !INSIDE.contains(&tool.as_str()) && !is_control(house, tool))
         .filter(|tool| !(stays && tool.starts_with(WITNESS)))
         .map(|tool| format!("{tool} may act on the world outside the storm's folder"));
     real.chain(outside).collect()
+}
+
+/// Whether a tool never executes: it asks, waits or ends.
+fn is_control(house: &House, tool: &str) -> bool {
+    let equipped = house.longhaul.ports().tools.find(tool);
+    equipped.is_some_and(Equipped::is_control)
 }
 
 /// Whether the witness file lies in the project's folder, and so in its copy.
