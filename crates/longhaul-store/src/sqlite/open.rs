@@ -21,7 +21,7 @@ use crate::sqlite::place::{
 };
 use crate::sqlite::reader::Readers;
 use crate::sqlite::schema;
-use crate::sqlite::watch::Changes;
+use crate::sqlite::watch::{Changes, Post};
 use crate::sqlite::writer::Writer;
 
 /// So many threads read.
@@ -84,7 +84,14 @@ fn open_file(path: &Path, options: &Options) -> Result<SqliteStore, StoreError> 
         at: Arc::clone(&at),
         conn,
         lock,
-        apart: Some((readers, lookout)),
+        apart: Some((
+            readers,
+            Post {
+                conn: lookout,
+                file: path.clone(),
+                fatal: options.fatal.clone(),
+            },
+        )),
     };
     start(ground, options)
 }
@@ -143,8 +150,8 @@ struct Ground {
     at: Arc<str>,
     conn: Connection,
     lock: Option<DriverLock>,
-    /// The readers' connections and the lookout's, where others may see the file.
-    apart: Option<(Vec<Connection>, Connection)>,
+    /// The readers' connections and the lookout's post, where others may see the file.
+    apart: Option<(Vec<Connection>, Post)>,
 }
 
 fn start(ground: Ground, options: &Options) -> Result<SqliteStore, StoreError> {

@@ -3,6 +3,9 @@
 //! Never: says what. Whoever is told looks for itself.
 
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,10 +16,14 @@ use longhaul_core::port::store::{StoreError, Watch};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use crate::options::Fatal;
 use crate::sqlite::fault::Lost;
 
 /// How often the file is asked whether another process has committed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// With every so many looks it is made sure that the file is still there.
+const LOOKS_AT_PLACE: u32 = 25;
 
 /// The bell that every commit rings.
 #[derive(Debug)]
@@ -26,12 +33,22 @@ pub(crate) struct Changes {
     lookout: Mutex<Lookout>,
 }
 
+/// What a lookout looks at.
+pub(crate) struct Post {
+    /// A connection of its own.
+    pub(crate) conn: Connection,
+    /// The file, which must stay where it is.
+    pub(crate) file: PathBuf,
+    /// Called when it is gone: what is written from then on nobody would find.
+    pub(crate) fatal: Option<Fatal>,
+}
+
 /// Who looks for commits of other processes.
 enum Lookout {
     /// There are no other processes.
     None,
     /// Nobody has asked yet: the thread begins with the first who does.
-    Waiting(Connection),
+    Waiting(Post),
     /// It looks until its line is cut.
     Looking {
         line: Sender<()>,
@@ -50,8 +67,8 @@ impl fmt::Debug for Lookout {
 }
 
 impl Changes {
-    /// A bell; `others` is a connection of its own, where others may commit.
-    pub(crate) fn new(at: Arc<str>, bell: watch::Sender<u64>, others: Option<Connection>) -> Self {
+    /// A bell; `others` is where others may commit.
+    pub(crate) fn new(at: Arc<str>, bell: watch::Sender<u64>, others: Option<Post>) -> Self {
         Self {
             at,
             bell,
@@ -64,9 +81,9 @@ impl Changes {
         let heard = self.bell.subscribe();
         let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
         if let Lookout::Waiting(_) = &*lookout
-            && let Lookout::Waiting(conn) = std::mem::replace(&mut *lookout, Lookout::None)
+            && let Lookout::Waiting(post) = std::mem::replace(&mut *lookout, Lookout::None)
         {
-            *lookout = look_out(conn, self.bell.clone());
+            *lookout = look_out(post, self.bell.clone());
         }
         Box::new(Listener {
             at: Arc::clone(&self.at),
@@ -75,18 +92,25 @@ impl Changes {
     }
 }
 
-fn look_out(conn: Connection, bell: watch::Sender<u64>) -> Lookout {
+fn look_out(post: Post, bell: watch::Sender<u64>) -> Lookout {
     let (line, cut) = channel::<()>();
     // What was committed before the thread begins was heard by nobody yet.
-    let mut seen = version(&conn);
+    let mut seen = version(&post.conn);
+    let mine = place(&post.file);
     let thread = thread::Builder::new()
         .name("store-lookout".to_owned())
         .spawn(move || {
+            let mut looks: u32 = 0;
             while cut.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let now = version(&conn);
+                let now = version(&post.conn);
                 if now != seen {
                     seen = now;
                     bell.send_modify(|count| *count = count.wrapping_add(1));
+                }
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(LOOKS_AT_PLACE) && place(&post.file) != mine {
+                    gone(&post);
+                    return;
                 }
             }
         });
@@ -96,6 +120,20 @@ fn look_out(conn: Connection, bell: watch::Sender<u64>) -> Lookout {
             tracing::warn!(%error, "nobody looks for other processes' commits");
             Lookout::None
         }
+    }
+}
+
+/// Which file stands there now.
+fn place(file: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(file).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn gone(post: &Post) {
+    let why = format!("`{}` was moved or deleted under it", post.file.display());
+    tracing::error!("{why}");
+    if let Some(fatal) = &post.fatal {
+        fatal(&why);
     }
 }
 

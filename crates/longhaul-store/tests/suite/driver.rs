@@ -30,6 +30,39 @@ fn a_second_driver_is_told_who_the_first_is() {
 }
 
 #[tokio::test]
+async fn whether_somebody_drives_is_known_at_once() {
+    let folder = Folder::new();
+    let outsider = folder.open(Role::Outsider).unwrap();
+    assert!(!outsider.is_driven().await.unwrap());
+    let driver = folder.drive();
+    assert!(driver.is_driven().await.unwrap());
+    assert!(outsider.is_driven().await.unwrap());
+    drop(driver);
+    assert!(!outsider.is_driven().await.unwrap());
+    // Looking takes nobody's place.
+    folder.drive();
+}
+
+#[test]
+fn a_file_that_is_deleted_under_its_driver_ends_it() {
+    let folder = Folder::new();
+    let (told, heard) = std::sync::mpsc::channel();
+    let options = folder.options(Role::Driver);
+    let file = options.url.trim_start_matches("sqlite:").to_owned();
+    let store = open(Options {
+        fatal: Some(std::sync::Arc::new(move |why: &str| {
+            told.send(why.to_owned()).unwrap();
+        })),
+        ..options
+    });
+    let store = store.unwrap();
+    let _watch = store.watch();
+    std::fs::remove_file(file).unwrap();
+    let why = heard.recv_timeout(std::time::Duration::from_secs(20));
+    assert!(why.unwrap().contains("moved or deleted"));
+}
+
+#[tokio::test]
 async fn what_was_leased_under_an_older_boot_is_ready_again() {
     let folder = Folder::new();
     let store = folder.drive();
