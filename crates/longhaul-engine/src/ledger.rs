@@ -33,6 +33,9 @@ const MISPLACED_MAX: u32 = 8;
 /// So long is waited before a store that could not write is asked again.
 const STORE_PAUSE: Millis = Millis(250);
 
+/// Whoever waits for a store says so once in so many tries.
+const TRIES_A_WORD: u32 = 40;
+
 /// So long is a run set aside whose driver met a fault.
 const SET_ASIDE: Millis = Millis::from_secs(30);
 
@@ -212,9 +215,15 @@ impl Ledger {
     /// Appends, and waits with a store that is busy or full: an append can be
     /// repeated, and what we have in our hands must not be lost.
     async fn persist(&self, append: &Append) -> Result<Appended, Error> {
+        let mut tries: u32 = 0;
         loop {
             match self.ports.store.append(append.clone()).await {
-                Err(StoreError::Busy { .. } | StoreError::Full { .. }) => {
+                Err(error @ (StoreError::Busy { .. } | StoreError::Full { .. })) => {
+                    if tries.is_multiple_of(TRIES_A_WORD) {
+                        let run = append.run;
+                        tracing::warn!(%run, %error, "it stands still until it can be written");
+                    }
+                    tries = tries.wrapping_add(1);
                     let clock = &self.ports.clock;
                     clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
                 }

@@ -9,15 +9,18 @@ mod life;
 use anyhow::Context as _;
 use clap::Args;
 use longhaul_engine::clock::Stopwatch;
-use longhaul_store::bench::{Spans, sync_spans};
+use longhaul_store::bench::{BareAsk, Rate, Spans, bare, sync_spans};
 use serde_json::{Value, json};
 
 use crate::cli::bench::turn::crash::{Crashes, crash};
-use crate::cli::bench::turn::life::{Life, Lived};
+use crate::cli::bench::turn::life::{Life, Lived, WARM_UP_TURNS};
 use crate::cli::{runtime, say};
 
 /// So many turns has each life.
 const TURNS: [u32; 4] = [50, 200, 1_000, 5_000];
+
+/// So many bare commits tell what one takes.
+const BARE_COMMITS: u64 = 500;
 
 /// CPU of a turn in a run of 50 turns, in microseconds.
 const CPU_US_TARGET: f64 = 300.0;
@@ -51,6 +54,7 @@ pub(crate) struct Turn {
 /// Everything that was measured.
 struct Report {
     syncs: Spans,
+    bare: Rate,
     lives: Vec<Lived>,
     crashes: Crashes,
 }
@@ -68,6 +72,16 @@ impl Turn {
         let watch = Stopwatch::start();
         self.talk("measuring the disk ...");
         let syncs = sync_spans(folder.path(), 500, &|| watch.nanos())?;
+        let bare = bare(
+            &BareAsk {
+                file: folder.path().join("bare.db"),
+                runs: 1,
+                events: BARE_COMMITS,
+                body_bytes: 900,
+                per_commit: 1,
+            },
+            &|| watch.nanos(),
+        )?;
         let mut lives = Vec::new();
         for turns in TURNS.into_iter().filter(|turns| *turns <= self.turns) {
             self.talk(&format!("living {turns} turns ..."));
@@ -82,6 +96,7 @@ impl Turn {
         let crashes = runtime::driving()?.block_on(crash(folder.path(), self.kills))?;
         let report = Report {
             syncs,
+            bare,
             lives,
             crashes,
         };
@@ -117,6 +132,8 @@ impl Turn {
             "build": build(),
             "cores": cores(),
             "fdatasync_us": { "p50": us(report.syncs.percentile(50)), "p99": us(report.syncs.percentile(99)) },
+            "bare_commit_us": commit_us(report.bare),
+            "warm_up_turns": WARM_UP_TURNS,
             "lives": lives.collect::<Vec<_>>(),
             "kills": crashes.kills,
             "runs_lost": crashes.lost,
@@ -130,7 +147,7 @@ impl Turn {
         let mut lines = vec![
             format!(
                 "bench turn: scripted model without delay, one tool call a turn with {} bytes of result, \
-                 WAL, synchronous=FULL, {} cores, {}",
+                 after {WARM_UP_TURNS} turns of warm-up, WAL, synchronous=FULL, {} cores, {}",
                 self.result,
                 cores(),
                 build()
@@ -140,6 +157,7 @@ impl Turn {
                 us(report.syncs.percentile(50)),
                 us(report.syncs.percentile(99))
             ),
+            format!("a commit of bare SQLite       mean {:.0} us", commit_us(report.bare)),
             String::new(),
             "turns  commits a turn  CPU us a turn  wall us a turn  bytes a turn  stored/said  fold after a crash".to_owned(),
         ];
@@ -200,6 +218,10 @@ fn verdicts(report: &Report) -> Vec<String> {
 
 const fn met(is_met: bool) -> &'static str {
     if is_met { "met" } else { "missed" }
+}
+
+fn commit_us(bare: Rate) -> f64 {
+    1e6 / bare.per_second().max(1.0)
 }
 
 fn us(nanos: u64) -> f64 {

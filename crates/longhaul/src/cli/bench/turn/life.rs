@@ -29,9 +29,13 @@ use longhaul_engine::toolbox::Toolbox;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Longhaul, Task};
 use longhaul_model::scripted::{Script, ScriptedModel};
+use longhaul_run::Run;
 use longhaul_store::{Options, Role, SqliteStore, open};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+
+/// So long is the life before the one that counts.
+pub(crate) const WARM_UP_TURNS: u32 = 3;
 
 /// A life to be lived.
 pub(crate) struct Life {
@@ -69,12 +73,13 @@ impl Lived {
         self.each(self.wall_us)
     }
 
+    /// The warm-up is stored too.
     pub(crate) fn stored_per_turn(&self) -> f64 {
-        self.each(self.stored as f64)
+        self.stored as f64 / f64::from(self.turns + WARM_UP_TURNS)
     }
 
     pub(crate) fn said_per_turn(&self) -> f64 {
-        self.each(self.said as f64)
+        self.said as f64 / f64::from(self.turns + WARM_UP_TURNS)
     }
 
     pub(crate) fn stored_per_said(&self) -> f64 {
@@ -87,6 +92,7 @@ impl Life {
     pub(crate) async fn live(&self, file: &Path) -> anyhow::Result<Lived> {
         let empty = self.size_of_nothing(file)?;
         let store = Arc::new(store(file)?);
+        let mut said = self.warm_up(&store).await?;
         let longhaul = self.longhaul(&store)?;
         let run = longhaul.submit(self.task()).await?;
         let before = (store.commits(), cpu_us()?, Stopwatch::start());
@@ -97,14 +103,8 @@ impl Life {
         let folding = Stopwatch::start();
         let folded = longhaul.fold(run).await?;
         let fold_ms = folding.nanos() as f64 / 1_000_000.0;
-        let said = folded
-            .transcript()
-            .messages()
-            .iter()
-            .filter(|message| !matches!(***message, Message::User(_)))
-            .map(|message| message.bytes())
-            .sum();
-        drop((longhaul, store));
+        said += said_in(&folded);
+        drop((longhaul, folded, store));
         let stored = std::fs::metadata(file)?.len().saturating_sub(empty);
         Ok(Lived {
             turns: self.turns,
@@ -115,6 +115,19 @@ impl Life {
             said,
             fold_ms,
         })
+    }
+
+    /// A short life before the one that counts: statements are prepared and code
+    /// is read in once a process, not once a turn. What was said in it.
+    async fn warm_up(&self, store: &Arc<SqliteStore>) -> anyhow::Result<u64> {
+        let short = Self {
+            turns: WARM_UP_TURNS,
+            result_bytes: self.result_bytes,
+        };
+        let longhaul = short.longhaul(store)?;
+        let run = longhaul.submit(short.task()).await?;
+        short.drive(&longhaul, run).await?;
+        Ok(said_in(&longhaul.fold(run).await?))
     }
 
     async fn drive(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
@@ -186,6 +199,15 @@ impl Life {
             ..Task::new("bench", "go")
         }
     }
+}
+
+/// The bytes that the model and the tools have said.
+fn said_in(run: &Run) -> u64 {
+    let messages = run.transcript().messages().iter();
+    messages
+        .filter(|message| !matches!(***message, Message::User(_)))
+        .map(|message| message.bytes())
+        .sum()
 }
 
 fn store(file: &Path) -> anyhow::Result<SqliteStore> {
