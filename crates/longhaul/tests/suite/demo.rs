@@ -80,3 +80,39 @@ fn a_demo_that_can_t_write_says_so() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("go to another folder"), "{said}");
 }
+
+/// A terminal as a person has one: `script` lends it.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_demo_is_answered_from_a_terminal() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = env!("CARGO_BIN_EXE_longhaul");
+    let mut child = Command::new("script")
+        .args(["-qec", &format!("{binary} demo"), "/dev/null"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a terminal");
+    let mut hand = child.stdin.take().expect("a line in");
+    let mut said = String::new();
+    for line in BufReader::new(child.stdout.take().expect("a line out")).lines() {
+        let line = line.expect("a line");
+        if line.contains("a approve ·") {
+            hand.write_all(b"w\na\n").expect("an answer");
+        }
+        said.push_str(&line);
+        said.push('\n');
+    }
+    let code = child.wait().expect("an end").code();
+    assert_eq!(code, Some(0), "{said}");
+    for words in [
+        "It waits for an approval",
+        "approved, by cli",
+        "0  of them were repeated",
+    ] {
+        assert!(said.contains(words), "`{words}` is missing in:\n{said}");
+    }
+    assert!(!said.contains("no terminal"), "{said}");
+}

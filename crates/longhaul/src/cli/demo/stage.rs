@@ -102,8 +102,8 @@ impl<'a> Stage<'a> {
                 &entry,
                 "resumed",
                 &format!(
-                    "from event {last} on a new worker, {:.1} s after the kill",
-                    took.0 as f64 / 1_000.0
+                    "from event {last} on a new worker, {} ms after the kill",
+                    took.0
                 ),
             )?;
         } else if let Some(line) = self.teller.line(&entry) {
