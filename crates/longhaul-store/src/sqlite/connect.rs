@@ -50,6 +50,39 @@ pub(crate) fn reader(path: &Path, busy: Duration) -> Result<Connection> {
     Ok(conn)
 }
 
+/// A connection that can't write, on a disk that takes nothing more. Where there
+/// is no log, the file alone is all there is, and nothing need be made beside it.
+pub(crate) fn looker(path: &Path, busy: Duration) -> Result<Connection> {
+    let tried = reader(path, busy).and_then(|conn| {
+        conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        Ok(conn)
+    });
+    let log = path.with_file_name(format!(
+        "{}-wal",
+        path.file_name().unwrap_or_default().to_string_lossy()
+    ));
+    let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    if tried.is_ok() || has_log {
+        return tried;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let address = format!("file:{}?immutable=1", encoded(path));
+    open(Path::new(&address), flags, busy)
+}
+
+/// A path as it stands in an address.
+fn encoded(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let bytes = path.to_string_lossy().into_owned().into_bytes();
+    let letters = bytes.into_iter().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    letters.collect()
+}
+
 fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection> {
     #[expect(
         clippy::disallowed_methods,

@@ -22,7 +22,7 @@ use crate::sqlite::place::{
 use crate::sqlite::reader::Readers;
 use crate::sqlite::schema;
 use crate::sqlite::watch::{Changes, Post};
-use crate::sqlite::writer::Writer;
+use crate::sqlite::writer::{Writer, WriterHandle};
 
 /// So many threads read.
 const READERS: usize = 2;
@@ -60,40 +60,88 @@ fn open_memory(options: &Options) -> Result<SqliteStore, StoreError> {
 fn open_file(path: &Path, options: &Options) -> Result<SqliteStore, StoreError> {
     let at: Arc<str> = path.to_string_lossy().into();
     let path = &resolve(path).map_err(|error| io_error(error, &at))?;
-    let home = folder(path);
     let found = inspect(path, &at)?;
-    make_folder(home).map_err(|error| io_error(error, &at))?;
-    refuse_network(home, &at)?;
+    let may_look = options.role == Role::Outsider && found != Found::Nothing;
+    match open_to_write(path, options, &at, found) {
+        // Whoever only wants to look can do so on a disk that takes nothing more.
+        Err(StoreError::Full { .. }) if may_look => {
+            let full = Lost::Full;
+            open_to_look(path, options, &at, full).map_err(|_| Lost::Full.error(&at))
+        }
+        Err(StoreError::ReadOnly { why, .. }) if may_look => {
+            let still = Lost::ReadOnly(why.clone());
+            open_to_look(path, options, &at, still).map_err(|_| Lost::ReadOnly(why).error(&at))
+        }
+        opened => opened,
+    }
+}
+
+fn open_to_write(
+    path: &Path,
+    options: &Options,
+    at: &Arc<str>,
+    found: Found,
+) -> Result<SqliteStore, StoreError> {
+    let home = folder(path);
+    make_folder(home).map_err(|error| io_error(error, at))?;
+    refuse_network(home, at)?;
     let lock = match options.role {
-        Role::Driver => Some(DriverLock::take(home, &at, &options.holder)?),
+        Role::Driver => Some(DriverLock::take(home, at, &options.holder)?),
         Role::Outsider => None,
     };
     if found != Found::Nothing {
         // Look with a connection that can't write, before one that would: a file
         // of another program or of a newer build is left as it is.
-        let conn = connect::reader(path, options.busy).map_err(|error| sql_error(error, &at))?;
-        schema::found(&conn, &at)?;
+        let conn = connect::reader(path, options.busy).map_err(|error| sql_error(error, at))?;
+        schema::found(&conn, at)?;
     }
-    make_file(path).map_err(|error| io_error(error, &at))?;
-    let conn = writer(path, options, &at)?;
-    bring_up(&conn, &at, (home, options))?;
-    let reader = || connect::reader(path, options.busy).map_err(|error| sql_error(error, &at));
+    make_file(path).map_err(|error| io_error(error, at))?;
+    let conn = writer(path, options, at)?;
+    bring_up(&conn, at, (home, options))?;
+    let reader = || connect::reader(path, options.busy).map_err(|error| sql_error(error, at));
     let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
     let lookout = reader()?;
     let ground = Ground {
-        at: Arc::clone(&at),
+        at: Arc::clone(at),
         conn,
         lock,
         apart: Some((
             readers,
             Post {
                 conn: lookout,
-                file: path.clone(),
+                file: path.to_owned(),
                 fatal: options.fatal.clone(),
             },
         )),
     };
     start(ground, options)
+}
+
+/// A store that is only looked at: every write says why it can't be.
+fn open_to_look(
+    path: &Path,
+    options: &Options,
+    at: &Arc<str>,
+    why: Lost,
+) -> Result<SqliteStore, StoreError> {
+    let reader = || connect::looker(path, options.busy).map_err(|error| sql_error(error, at));
+    schema::found(&reader()?, at)?;
+    let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
+    let (bell, _) = watch::channel(0);
+    let post = Post {
+        conn: reader()?,
+        file: path.to_owned(),
+        fatal: None,
+    };
+    Ok(SqliteStore {
+        reads: Reads::Apart(Readers::start(readers, at, &options.clock)?),
+        changes: Changes::new(Arc::clone(at), bell, Some(post)),
+        writer: WriterHandle::shut(Arc::clone(at), why),
+        at: Arc::clone(at),
+        role: options.role,
+        boot: 0,
+        clock: Arc::clone(&options.clock),
+    })
 }
 
 /// Several processes may make the same file at once; giving it its log wants it

@@ -58,6 +58,8 @@ pub(crate) struct WriterHandle {
     commits: Arc<AtomicU64>,
     commands: Option<mpsc::Sender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
+    /// Nothing can be written at all, and why.
+    shut: Option<Lost>,
 }
 
 impl fmt::Debug for WriterHandle {
@@ -86,6 +88,7 @@ impl Writer {
             commits,
             commands: Some(commands),
             thread: Some(thread),
+            shut: None,
         })
     }
 
@@ -282,6 +285,17 @@ fn answer(works: impl IntoIterator<Item = Box<dyn Work>>, lost: Option<&Lost>, a
 }
 
 impl WriterHandle {
+    /// A way that leads nowhere: every command hears why.
+    pub(crate) fn shut(at: Arc<str>, why: Lost) -> Self {
+        Self {
+            at,
+            commits: Arc::default(),
+            commands: None,
+            thread: None,
+            shut: Some(why),
+        }
+    }
+
     /// How many commits of this process were news to anybody.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
@@ -307,6 +321,9 @@ impl WriterHandle {
     }
 
     fn gone(&self) -> StoreError {
+        if let Some(why) = &self.shut {
+            return why.error(&self.at);
+        }
         Lost::Closed("its writer has ended".to_owned()).error(&self.at)
     }
 }

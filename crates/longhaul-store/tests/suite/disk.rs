@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use longhaul_core::port::store::StoreError;
+use longhaul_core::id::ThreadKey;
+use longhaul_core::port::shelves::Shelves as _;
+use longhaul_core::port::store::{RowsAsk, Store as _, StoreError};
 use longhaul_store::{Role, open};
 use longhaul_testkit::clock::SimClock;
 use tempfile::TempDir;
@@ -92,8 +94,8 @@ fn a_disk_without_room_for_a_store_says_so() {
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
 }
 
-#[test]
-fn a_disk_that_may_not_be_written_to_is_refused() {
+#[tokio::test]
+async fn a_disk_that_may_not_be_written_to_is_only_looked_at() {
     let Some(disk) = Disk::mount("10m") else {
         return;
     };
@@ -101,16 +103,21 @@ fn a_disk_that_may_not_be_written_to_is_refused() {
     let file = disk.path().join("longhaul.db");
     drop(open(options(&file, Role::Driver, &clock)).unwrap());
     disk.make_read_only();
-    for file in [
-        file,
-        disk.path().join("other.db"),
-        disk.path().join("new/other.db"),
+    let refused = |error: &StoreError| matches!(error, StoreError::ReadOnly { .. });
+    for (file, role) in [
+        (file.clone(), Role::Driver),
+        (disk.path().join("other.db"), Role::Driver),
+        (disk.path().join("other.db"), Role::Outsider),
+        (disk.path().join("new/other.db"), Role::Outsider),
     ] {
-        for role in [Role::Driver, Role::Outsider] {
-            let error = open(options(&file, role, &clock)).unwrap_err();
-            assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
-        }
+        let error = open(options(&file, role, &clock)).unwrap_err();
+        assert!(refused(&error), "{error:?}");
     }
+    let looker = open(options(&file, Role::Outsider, &clock)).unwrap();
+    assert_eq!(looker.rows(RowsAsk::default()).await.unwrap(), []);
+    let thread = ThreadKey::new("t").unwrap();
+    let error = looker.clear_thread(&thread).await.unwrap_err();
+    assert!(refused(&error), "{error:?}");
 }
 
 /// Whoever may do everything is not bound by a folder's mode; for them the disk

@@ -365,3 +365,39 @@ fn a_disk_that_is_full_or_read_only_is_said() {
         }
     }
 }
+
+/// What is on a disk that takes nothing more can still be looked at.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
+fn a_full_or_still_disk_can_be_read() {
+    let Some(disk) = Disk::mount("size=4m") else {
+        eprintln!("skipped: nothing can be mounted here");
+        return;
+    };
+    let project = Project::new();
+    let store = format!("sqlite:{}/runs.db", disk.0.path().display());
+    let say = |args: &[&str]| {
+        let mut command = project.command(args);
+        Said::of(&command.env("LONGHAUL_STORE", &store).output().unwrap())
+    };
+    assert_eq!(say(&["run", "plain", "x"]).code, 0);
+    let fill = disk.0.path().join("fill");
+    // It ends with an error when nothing more fits.
+    _ = std::fs::write(&fill, vec![0; 8 << 20]);
+    let looked = |what: &str, says: &str| {
+        let listed = say(&["ls"]);
+        assert_eq!(listed.code, 0, "{what}: {listed:?}");
+        assert!(listed.out.contains("completed"), "{what}: {listed:?}");
+        assert_eq!(say(&["show", "@last", "--json"]).code, 0, "{what}");
+        check(what, &say(&["submit", "plain", "x"]), 2, &[says]);
+    };
+    looked("full", "is full");
+    std::fs::remove_file(fill).unwrap();
+    let remount = ["-o", "remount,ro"];
+    let still = Command::new("mount")
+        .args(remount)
+        .arg(disk.0.path())
+        .status();
+    assert!(still.unwrap().success());
+    looked("read-only", "can't be written");
+}
