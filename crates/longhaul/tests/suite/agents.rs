@@ -126,6 +126,15 @@ fn the_contract_is_understood_and_what_comes_later_is_said() {
 }
 
 #[test]
+fn fallback_models_are_refused_until_they_are_tried() {
+    let text: &[u8] = b"---\nmodel: [fast, ollama/x]\n---\nHello.";
+    let loaded = loaded_with(&[("a.md", text)], &[]);
+    assert_eq!(loaded.problems.len(), 1);
+    assert_eq!(loaded.problems[0].kind, ProblemKind::NotYet);
+    assert!(said(&loaded)[0].contains("fallback models"));
+}
+
+#[test]
 fn what_this_build_can_do_is_read_into_an_agent() {
     let later = [
         "idle_model",
@@ -182,10 +191,7 @@ fn a_file_that_says_little_is_enough() {
     assert_eq!(empty.prompt, "Hello.");
     assert_eq!(agent("# only a comment").version(), empty.version());
     assert_eq!(agent("maxTurns: 7").max_turns, Some(7));
-    assert_eq!(
-        agent("model: [fast, ollama/x]").models,
-        ["fast", "ollama/x"]
-    );
+    assert_eq!(agent("model: [fast]").models, ["fast"]);
     assert_eq!(
         agent("keep_open: 1h 30m").keep_open,
         Some(Millis::from_secs(5400))
