@@ -18,6 +18,7 @@ pub use crate::worker::options::WorkerOptions;
 
 use crate::error::Error;
 use crate::hooks::{Hooks, NoHooks};
+use crate::ledger::give_back;
 use crate::ports::Ports;
 use crate::stop::Stop;
 use crate::sweep::{Retention, sweep};
@@ -97,7 +98,7 @@ impl Worker {
         let mut unsure = false;
         while !stop.is_draining() {
             if unsure {
-                match self.find_lost(crew, terms, stop).await {
+                match self.give_back_lost(crew, terms).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
                         self.forgive(error).await?;
@@ -164,30 +165,22 @@ impl Worker {
         Ok(got)
     }
 
-    /// Drives the runs that are ours and that nobody here drives: a claim gave
-    /// them, and its answer was lost. As long as we live nobody else takes them.
-    async fn find_lost(&self, crew: &mut Crew, terms: &Terms, stop: &Stop) -> Result<(), Error> {
-        let term = terms.current();
-        let ours = self.ports.shelves.heads(term.worker).await?;
-        for (run, _) in ours {
+    /// Gives back the runs that are ours and that nobody here drives: a claim
+    /// gave them, and its answer was lost. They are claimed anew, under an epoch
+    /// of which we know that nothing was begun.
+    async fn give_back_lost(&self, crew: &Crew, terms: &Terms) -> Result<(), Error> {
+        let worker = terms.current().worker;
+        for (run, last) in self.ports.shelves.heads(worker).await? {
             if crew.drives(run) {
                 continue;
             }
+            // Its drive may have ended since; then it is another's to speak of.
             let row = self.ports.store.row(run).await?;
-            // Its drive may have ended since.
-            let Some(row) = row.filter(|row| row.worker == Some(term.worker)) else {
+            let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
                 continue;
             };
-            // They are no more than the permits that the claim was made with.
-            let Some(permit) = crew.room(1).pop() else {
-                return Ok(());
-            };
-            let claimed = Claimed {
-                run,
-                epoch: row.epoch,
-                last: row.last,
-            };
-            crew.drive(term.charge(claimed, stop), permit);
+            let epoch = row.epoch;
+            give_back(&self.ports, worker, &Claimed { run, epoch, last }).await?;
         }
         Ok(())
     }

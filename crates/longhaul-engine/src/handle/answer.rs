@@ -4,7 +4,7 @@
 
 use longhaul_core::id::{GateId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
-use longhaul_core::port::store::{Append, Appended, Author, GatesAsk, Refused};
+use longhaul_core::port::store::{GatesAsk, Refused};
 use longhaul_core::raw::RawJson;
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Moment, Refusal, denied};
@@ -66,22 +66,10 @@ impl Longhaul {
             .events
             .iter()
             .any(|event| event.kind() == "gate.voted");
-        let author = Author::Outsider;
-        let appended = self
-            .ports
-            .store
-            .append(Append { run, author, batch })
-            .await?;
-        match appended {
-            Appended::At { seq, .. } => {
-                self.ports.nudges.wrote(run);
-                Ok(if counts {
-                    Verdict::Counted(seq)
-                } else {
-                    Verdict::Closed(seq)
-                })
-            }
-            Appended::Refused(Refused::GateClosed(status, by)) => Err(match status {
+        match self.append(run, batch).await? {
+            Ok(seq) if counts => Ok(Verdict::Counted(seq)),
+            Ok(seq) => Ok(Verdict::Closed(seq)),
+            Err(Refused::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Refusal::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
                     let by = by.map(|given| (given.answer.by, given.at));
@@ -89,10 +77,8 @@ impl Longhaul {
                 }
             }
             .into()),
-            Appended::Refused(Refused::NoGate) => Err(Error::NoGate(gate)),
-            Appended::RunEnded => Err(self.ended(run).await),
-            Appended::NoRun => Err(Error::NoRun(run)),
-            Appended::MovedOn | Appended::Fenced | Appended::Refused(_) => Err(Error::Crowded(run)),
+            Err(Refused::NoGate) => Err(Error::NoGate(gate)),
+            Err(_) => Err(Error::Crowded(run)),
         }
     }
 

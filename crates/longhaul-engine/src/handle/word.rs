@@ -2,6 +2,7 @@
 //!
 //! Never: names a place in the journal, or folds one.
 
+use longhaul_core::change::Batch;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
@@ -69,20 +70,27 @@ impl Longhaul {
             | Word::Surface(_) => None,
         };
         let batch = tell(&view, word, Moment::at(now))?;
+        let told = self.append(run, batch).await?;
+        told.map_err(|refused| no(run, steer, refused))
+    }
+
+    /// Appends as an outsider and wakes whoever it concerns; the inner error is
+    /// a row's no.
+    pub(super) async fn append(
+        &self,
+        run: RunId,
+        batch: Batch,
+    ) -> Result<Result<Seq, Refused>, Error> {
         let author = Author::Outsider;
-        let appended = self
-            .ports
-            .store
-            .append(Append { run, author, batch })
-            .await?;
-        match appended {
+        let append = Append { run, author, batch };
+        match self.ports.store.append(append).await? {
             Appended::At { seq, .. } => {
                 self.ports.nudges.wrote(run);
-                Ok(seq)
+                Ok(Ok(seq))
             }
+            Appended::Refused(refused) => Ok(Err(refused)),
             Appended::NoRun => Err(Error::NoRun(run)),
             Appended::RunEnded => Err(self.ended(run).await),
-            Appended::Refused(refused) => Err(no(run, steer, refused)),
             // An outsider names neither place nor epoch; these are for drivers.
             Appended::MovedOn | Appended::Fenced => Err(Error::Crowded(run)),
         }
