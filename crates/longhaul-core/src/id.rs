@@ -282,6 +282,10 @@ name!(
     /// A named queue of tasks.
     InboxName, "inbox"
 );
+name!(
+    /// What a key is called.
+    KeyName, "key name"
+);
 
 /// A place in a journal. The first event has 1; 0 stands before everything.
 #[derive(

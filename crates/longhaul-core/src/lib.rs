@@ -3,6 +3,7 @@
 //! Never: reads a clock, draws a random number, waits for anything, or speaks
 //! SQL, HTTP or a provider's JSON. Time and ids are handed in by the caller.
 
+pub mod access;
 pub mod chain;
 pub mod change;
 pub mod event;

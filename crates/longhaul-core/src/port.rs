@@ -4,6 +4,7 @@
 
 pub mod context;
 pub mod inbox;
+pub mod keyring;
 pub mod model;
 pub mod outbound;
 pub mod sandbox;

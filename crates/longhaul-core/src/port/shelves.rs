@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
+use crate::event::entry::Entry;
 use crate::id::{LaneKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::gate::OnTimeout;
@@ -81,6 +82,15 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
 
     /// Results that came late.
     async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError>;
+
+    /// What was written to all journals after a place, in the order of writing.
+    async fn tail(&self, after: Place, limit: usize) -> Result<Tail, StoreError>;
+
+    /// Which journals have grown after a place, without what was written.
+    async fn grown(&self, after: Place, limit: usize) -> Result<Grown, StoreError>;
+
+    /// The place of what was written last.
+    async fn end(&self) -> Result<Place, StoreError>;
 
     /// Messages to the outside that are due.
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError>;
@@ -208,6 +218,28 @@ pub struct WorkerRow {
     pub beat_at: Timestamp,
     /// The runs in its hands.
     pub runs: u64,
+}
+
+/// A place in the order in which a store took facts in, over all journals. It
+/// only ever rises, also when what stood there is forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Place(pub u64);
+
+/// Facts of all journals, in the order of writing.
+#[derive(Debug, Clone, Default)]
+pub struct Tail {
+    /// Each with its place.
+    pub entries: Vec<(Place, Entry)>,
+}
+
+/// Journals that have grown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grown {
+    /// Which, and their last place among what was looked at; each once.
+    pub runs: Vec<(RunId, Seq)>,
+    /// So far was looked.
+    pub end: Place,
 }
 
 /// A message that should leave now.

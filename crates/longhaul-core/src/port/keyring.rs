@@ -1,0 +1,201 @@
+//! What guards the doors: keys, passes that a key gave out, links to single
+//! gates, and answers kept for requests that are sent twice.
+//!
+//! Never: a secret in the clear. Everything is found by the hash of what a
+//! caller shows, and nothing here can be turned back into it.
+
+use async_trait::async_trait;
+
+use crate::access::Role;
+use crate::id::{GateId, KeyName};
+use crate::port::store::StoreError;
+use crate::raw::Hash;
+use crate::time::{Millis, Timestamp};
+
+/// Keys, passes, links and kept answers.
+#[async_trait]
+pub trait Keyring: Send + Sync + std::fmt::Debug {
+    /// Takes a key in; false: a key that is not revoked has this name.
+    async fn add_key(&self, key: NewKey) -> Result<bool, StoreError>;
+
+    /// The key with this hash, whether it still counts or not.
+    async fn key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError>;
+
+    /// All keys, the oldest first.
+    async fn keys(&self) -> Result<Vec<KeyRow>, StoreError>;
+
+    /// Ends the key of this name, and every pass that it gave out, at once;
+    /// none: there is no key of this name that still counts.
+    async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
+
+    /// Notes that a key was used now.
+    async fn touch_key(&self, hash: Hash) -> Result<(), StoreError>;
+
+    /// Takes a pass in.
+    async fn add_pass(&self, pass: NewPass) -> Result<(), StoreError>;
+
+    /// The pass of this kind with this hash, if its time is not over.
+    async fn pass(&self, kind: PassKind, hash: Hash) -> Result<Option<PassRow>, StoreError>;
+
+    /// The same, and it is gone: of two who spend one pass only one gets it.
+    async fn spend_pass(&self, kind: PassKind, hash: Hash) -> Result<Option<PassRow>, StoreError>;
+
+    /// Takes a link in. It is forgotten with its gate's run.
+    async fn add_link(&self, link: LinkRow) -> Result<(), StoreError>;
+
+    /// The link with this hash.
+    async fn link(&self, hash: Hash) -> Result<Option<LinkRow>, StoreError>;
+
+    /// Begins a request that must count once.
+    async fn begin_reply(&self, ask: ReplyAsk) -> Result<Begun, StoreError>;
+
+    /// Keeps the answer of a request that was begun.
+    async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Result<(), StoreError>;
+
+    /// Forgets a request that was begun and came to nothing: it may be sent again.
+    async fn drop_reply(&self, of: ReplyKey) -> Result<(), StoreError>;
+}
+
+/// A key to be taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    /// Its name; one of them counts at a time.
+    pub name: KeyName,
+    /// What it opens.
+    pub role: Role,
+    /// The hash of the secret.
+    pub hash: Hash,
+    /// It ends by itself after this span; none: never.
+    pub span: Option<Millis>,
+    /// Who made it.
+    pub by: String,
+}
+
+/// A key as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    /// Its name.
+    pub name: KeyName,
+    /// What it opens.
+    pub role: Role,
+    /// The hash of the secret.
+    pub hash: Hash,
+    /// Who made it.
+    pub by: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to a few minutes.
+    pub used_at: Option<Timestamp>,
+}
+
+impl KeyRow {
+    /// Whether it opens anything at this time.
+    pub fn counts(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// What a pass is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassKind {
+    /// A browser's session.
+    Session,
+    /// A link that is traded once for a session.
+    Ticket,
+}
+
+/// Whose key gave a pass out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// The machine's own key, which stands in a file and not in the store.
+    Local,
+    /// The key with this hash. The pass ends with it.
+    Key(Hash),
+}
+
+/// A pass to be taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPass {
+    /// What it is for.
+    pub kind: PassKind,
+    /// The hash of the secret.
+    pub hash: Hash,
+    /// Whose key gave it out.
+    pub holder: Holder,
+    /// It ends after this span.
+    pub span: Millis,
+}
+
+/// A pass as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassRow {
+    /// Whose key gave it out.
+    pub holder: Holder,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// A link to one gate, for one person, for what was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkRow {
+    /// The hash of the secret.
+    pub hash: Hash,
+    /// Which gate.
+    pub gate: GateId,
+    /// What stood frozen when it was made.
+    pub digest: Option<Hash>,
+    /// For whom.
+    pub recipient: String,
+    /// Who made it.
+    pub by: String,
+}
+
+/// The name of a request: whose, and the key that they gave it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReplyKey {
+    /// Whose: another's keys are others.
+    pub principal: String,
+    /// The key.
+    pub key: String,
+}
+
+/// A request that must count once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyAsk {
+    /// Its name.
+    pub of: ReplyKey,
+    /// The hash of the whole request.
+    pub body: Hash,
+    /// How long its answer is kept.
+    pub keep: Millis,
+    /// Whoever began it and has not answered after this span is taken for dead.
+    pub lease: Millis,
+}
+
+/// An answer that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// Where the thing that was made stands.
+    pub location: Option<String>,
+    /// What was said.
+    pub body: Vec<u8>,
+}
+
+/// How a request stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// It is new, or whoever began it is dead: do it.
+    Mine,
+    /// Somebody does it at this moment.
+    Running,
+    /// It was done, and this was the answer.
+    Done(Reply),
+    /// Another request has this name.
+    Other,
+}
