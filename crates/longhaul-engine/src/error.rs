@@ -2,7 +2,7 @@
 //!
 //! Never: what a model or a tool did wrong. That is data and stands in journals.
 
-use longhaul_core::id::{GateId, LaneKey, RunId};
+use longhaul_core::id::{GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
 use longhaul_run::Refusal;
 use longhaul_run::state::Misfit;
@@ -33,6 +33,18 @@ pub enum Error {
         /// What may have been meant.
         like: Option<String>,
     },
+    /// There is no such message.
+    #[error("there is no message {0} for this run")]
+    NoSteer(SteerId),
+    /// There is no such key, or it counts no longer.
+    #[error("there is no key named `{0}` that still counts")]
+    NoKey(String),
+    /// A key of this name counts already.
+    #[error("there is a key named `{0}` already")]
+    KeyTaken(String),
+    /// The system has no chance to give.
+    #[error("this system gives no random numbers, so that no secret can be made")]
+    NoChance,
     /// The idempotency key was used for another request.
     #[error("this idempotency key was used for another request")]
     KeyReused,
@@ -74,7 +86,11 @@ impl Error {
             Self::NoRun(_) => "no_run",
             Self::NoGate(_) => "no_gate",
             Self::NoAgent { .. } => "no_agent",
-            Self::KeyReused => "key_reused",
+            Self::NoSteer(_) => "no_steer",
+            Self::NoKey(_) => "no_key",
+            Self::KeyTaken(_) => "key_taken",
+            Self::NoChance => "no_chance",
+            Self::KeyReused => "idempotency_key_reused",
             Self::LaneFull(_) => "lane_full",
             Self::Crowded(_) => "crowded",
             Self::Template { .. } => "template",

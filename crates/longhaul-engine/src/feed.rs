@@ -8,10 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::model::Ear;
-use tokio::sync::broadcast;
-
-/// So many pieces wait for a slow listener.
-const PIECES_MAX: usize = 1_024;
+use tokio::sync::watch;
 
 /// So much of one reply is kept for those who come late.
 const WORDS_BYTES_MAX: usize = 256 * 1024;
@@ -32,10 +29,30 @@ pub struct Delta {
 }
 
 /// What models are saying in this process. Clones are the same.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Feed {
-    talks: Arc<Mutex<HashMap<RunId, Talk>>>,
-    out: broadcast::Sender<Delta>,
+    rooms: Arc<Mutex<HashMap<RunId, Room>>>,
+}
+
+/// Where one run is heard: what is said, and who listens.
+#[derive(Debug, Default)]
+struct Room {
+    talk: Option<Talk>,
+    /// None: nobody ever listened.
+    bell: Option<watch::Sender<()>>,
+}
+
+impl Room {
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.send_replace(());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let listened = self.bell.as_ref().map_or(0, watch::Sender::receiver_count);
+        self.talk.is_none() && listened == 0
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -43,39 +60,48 @@ struct Talk {
     turn: u32,
     attempt: u32,
     text: String,
-    /// How much was said, kept or not.
-    said: usize,
-}
-
-impl Default for Feed {
-    fn default() -> Self {
-        Self {
-            talks: Arc::default(),
-            out: broadcast::Sender::new(PIECES_MAX),
-        }
-    }
 }
 
 impl Feed {
-    fn with<T>(&self, use_it: impl FnOnce(&mut HashMap<RunId, Talk>) -> T) -> T {
-        use_it(&mut self.talks.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, use_it: impl FnOnce(&mut HashMap<RunId, Room>) -> T) -> T {
+        use_it(&mut self.rooms.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hears what is said from now on, of every run.
-    pub fn listen(&self) -> broadcast::Receiver<Delta> {
-        self.out.subscribe()
+    /// Hears what the model of one run says, from the beginning of the reply
+    /// that is under way.
+    pub fn listen(&self, run: RunId) -> Listener {
+        let bell = self.with(|rooms| {
+            let bell = &mut rooms.entry(run).or_default().bell;
+            bell.get_or_insert_with(|| watch::Sender::new(()))
+                .subscribe()
+        });
+        Listener {
+            feed: self.clone(),
+            run,
+            bell,
+            at: None,
+        }
     }
 
     /// What the model of this run has said so far in the turn under way.
     pub fn so_far(&self, run: RunId) -> Option<Delta> {
-        self.with(|talks| {
-            let talk = talks.get(&run)?;
+        self.since(run, None)
+    }
+
+    /// What was said after a place in a reply; of another reply, all of it.
+    fn since(&self, run: RunId, at: Option<At>) -> Option<Delta> {
+        self.with(|rooms| {
+            let talk = rooms.get(&run)?.talk.as_ref()?;
+            let offset = match at {
+                Some(at) if (at.turn, at.attempt) == (talk.turn, talk.attempt) => at.offset,
+                Some(_) | None => 0,
+            };
             Some(Delta {
                 run,
                 turn: talk.turn,
                 attempt: talk.attempt,
-                offset: 0,
-                text: talk.text.as_str().into(),
+                offset,
+                text: talk.text.get(offset..)?.into(),
             })
         })
     }
@@ -86,13 +112,66 @@ impl Feed {
             turn,
             attempt,
             text: String::new(),
-            said: 0,
         };
-        self.with(|talks| talks.insert(run, talk));
+        self.with(|rooms| rooms.entry(run).or_default().talk = Some(talk));
         FeedEar {
             feed: self.clone(),
             run,
         }
+    }
+}
+
+/// A place in a reply.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    turn: u32,
+    attempt: u32,
+    offset: usize,
+}
+
+/// Somebody who listens to one run. Whoever listens slowly gets longer pieces.
+#[derive(Debug)]
+pub struct Listener {
+    feed: Feed,
+    run: RunId,
+    bell: watch::Receiver<()>,
+    at: Option<At>,
+}
+
+impl Listener {
+    /// The next words.
+    pub async fn next(&mut self) -> Delta {
+        loop {
+            self.bell.mark_unchanged();
+            if let Some(delta) = self.feed.since(self.run, self.at)
+                && !delta.text.is_empty()
+            {
+                self.at = Some(At {
+                    turn: delta.turn,
+                    attempt: delta.attempt,
+                    offset: delta.offset + delta.text.len(),
+                });
+                return delta;
+            }
+            if self.bell.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.feed.with(|rooms| {
+            let last = rooms.get(&self.run).is_some_and(|room| {
+                let listened = room.bell.as_ref().map_or(0, watch::Sender::receiver_count);
+                // This one is still counted.
+                room.talk.is_none() && listened <= 1
+            });
+            if last {
+                rooms.remove(&self.run);
+            }
+        });
     }
 }
 
@@ -114,33 +193,30 @@ impl FeedEar {
 
 impl Ear for FeedEar {
     fn words(&self, text: &str) {
-        let spoken = self.feed.with(|talks| {
-            let talk = talks.get_mut(&self.run)?;
-            let offset = talk.said;
-            talk.said += text.len();
-            if talk.text.len() + text.len() <= WORDS_BYTES_MAX {
+        self.feed.with(|rooms| {
+            let Some(room) = rooms.get_mut(&self.run) else {
+                return;
+            };
+            if let Some(talk) = &mut room.talk
+                && talk.text.len() + text.len() <= WORDS_BYTES_MAX
+            {
                 talk.text.push_str(text);
             }
-            Some((talk.turn, talk.attempt, offset))
+            room.ring();
         });
-        // An error says that nobody listens, which is the usual case.
-        if let Some((turn, attempt, offset)) = spoken
-            && self.feed.out.receiver_count() > 0
-        {
-            _ = self.feed.out.send(Delta {
-                run: self.run,
-                turn,
-                attempt,
-                offset,
-                text: text.into(),
-            });
-        }
     }
 }
 
 impl Drop for FeedEar {
     fn drop(&mut self) {
-        self.feed.with(|talks| talks.remove(&self.run));
+        self.feed.with(|rooms| {
+            if let Some(room) = rooms.get_mut(&self.run) {
+                room.talk = None;
+                if room.is_empty() {
+                    rooms.remove(&self.run);
+                }
+            }
+        });
     }
 }
 
@@ -148,21 +224,29 @@ impl Drop for FeedEar {
 mod tests {
     use super::*;
 
-    #[test]
-    fn words_are_heard_in_order_and_forgotten_at_the_end() {
+    #[tokio::test]
+    async fn words_are_heard_in_order_and_forgotten_at_the_end() {
         let feed = Feed::default();
         let run = RunId::from_bits(7);
-        let mut listener = feed.listen();
+        let mut early = feed.listen(run);
         let ear = feed.ear(run, 3, 1);
         ear.words("one ");
+        let heard = |delta: Delta| (delta.turn, delta.offset, delta.text.to_string());
+        assert_eq!(heard(early.next().await), (3, 0, "one ".to_owned()));
         ear.words("two");
-        let heard: Vec<_> = std::iter::from_fn(|| listener.try_recv().ok())
-            .map(|delta| (delta.offset, delta.text.to_string()))
-            .collect();
-        assert_eq!(heard, [(0, "one ".to_owned()), (4, "two".to_owned())]);
-        assert_eq!(&*ear.text(), "one two");
+        ear.words(" three");
+        assert_eq!(heard(early.next().await), (3, 4, "two three".to_owned()));
+        let mut late = feed.listen(run);
+        assert_eq!(heard(late.next().await), (3, 0, "one two three".to_owned()));
+        assert_eq!(&*ear.text(), "one two three");
         drop(ear);
         assert_eq!(feed.so_far(run), None);
+        let ear = feed.ear(run, 4, 1);
+        ear.words("four");
+        assert_eq!(heard(early.next().await), (4, 0, "four".to_owned()));
+        drop((early, late));
+        drop(ear);
+        assert!(feed.with(|rooms| rooms.is_empty()));
     }
 
     #[test]

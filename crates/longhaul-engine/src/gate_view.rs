@@ -9,18 +9,26 @@ use longhaul_core::policy::gate::{
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
 use longhaul_run::outside::{decisions, standing_digest, standing_input};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
 
 /// A gate, whole.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Gate)]
 pub struct GateView {
     /// Which.
+    #[schema(schema_with = schema::gate_id)]
     pub id: GateId,
     /// Whose run waits.
+    #[schema(schema_with = schema::run_id)]
     pub run: RunId,
     /// What is asked.
+    #[schema(schema_with = schema::gate_kind)]
     pub kind: GateKind,
     /// How it stands.
+    #[schema(schema_with = schema::gate_status)]
     pub status: GateStatus,
     /// The question in words.
     pub ask: String,
@@ -29,21 +37,36 @@ pub struct GateView {
     /// The tool of the call it stands before.
     pub tool: Option<String>,
     /// What stands frozen: the call's input, or the newest edit of it.
+    #[schema(schema_with = schema::any)]
     pub input: Option<RawJson>,
     /// What is known about the call beside its input.
+    #[schema(schema_with = schema::any)]
     pub facts: Option<RawJson>,
     /// What the call would change.
     pub diff: Option<String>,
     /// The digest of what stands frozen; an approval names it.
+    #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
     /// What can be said.
-    pub decisions: Vec<&'static str>,
+    pub decisions: Vec<String>,
     /// What "for this run" would remember; none: not offered.
+    #[schema(value_type = Option<PatternView>)]
     pub pattern: Option<Pattern>,
     /// Until when.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
     /// What happens then.
+    #[schema(schema_with = schema::on_timeout)]
     pub on_timeout: OnTimeout,
+    /// Answers to choose from.
+    pub options: Vec<String>,
+    /// How many must agree.
+    pub approvers: u16,
+    /// Who changed what stands frozen, if somebody did.
+    pub edited_by: Option<String>,
+    /// When it was raised.
+    #[schema(schema_with = schema::time)]
+    pub raised_at: Timestamp,
     /// Labels.
     pub tags: Vec<String>,
     /// What was said, in order.
@@ -51,16 +74,38 @@ pub struct GateView {
 }
 
 /// An answer as answers show it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = GivenAnswer)]
 pub struct AnswerView {
     /// Who.
     pub by: String,
     /// When.
+    #[schema(schema_with = schema::time)]
     pub at: Timestamp,
     /// What.
-    pub decision: &'static str,
+    pub decision: String,
     /// The words that came with it: a note, or the answer itself.
     pub note: Option<String>,
+}
+
+/// What "for this run" would remember: how [`Pattern`] is described.
+#[derive(Debug, ToSchema)]
+#[schema(as = Pattern)]
+pub struct PatternView {
+    /// Over the tool's name.
+    pub tool: String,
+    /// Over the subject.
+    #[schema(rename = "match", required = false)]
+    pub subject: String,
+}
+
+/// Who changed what stands frozen, if somebody did.
+fn editor(gate: &GateRow) -> Option<String> {
+    let newest = gate.answers.iter().rev();
+    newest
+        .map(|given| &given.answer)
+        .find(|answer| matches!(answer.decision, Decision::Edit(_)))
+        .map(|answer| answer.by.clone())
 }
 
 impl From<&GivenAnswer> for AnswerView {
@@ -73,7 +118,7 @@ impl From<&GivenAnswer> for AnswerView {
         Self {
             by: answer.by.clone(),
             at: given.at,
-            decision: answer.decision.as_str(),
+            decision: answer.decision.as_str().to_owned(),
             note: answer.note.clone().or(words),
         }
     }
@@ -94,10 +139,17 @@ impl From<&GateRow> for GateView {
             facts: None,
             diff: None,
             digest: standing_digest(gate),
-            decisions: decisions(&spec.kind).to_vec(),
+            decisions: decisions(&spec.kind)
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect(),
             pattern: spec.pattern.clone(),
             deadline: gate.deadline,
             on_timeout: spec.on_timeout,
+            options: spec.options.clone(),
+            approvers: spec.approvers.count,
+            edited_by: editor(gate),
+            raised_at: gate.raised_at,
             tags: spec.tags.clone(),
             answers: gate.answers.iter().map(AnswerView::from).collect(),
         }

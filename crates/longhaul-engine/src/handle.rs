@@ -3,8 +3,12 @@
 //! Never: drives a run. Everything said here is an append like any other.
 
 mod answer;
+mod keys;
+mod links;
 mod look;
+mod passes;
 mod read;
+mod replies;
 mod stand;
 mod submit;
 mod watch;
@@ -13,9 +17,12 @@ mod word;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub use crate::handle::answer::Verdict;
+pub use crate::handle::keys::{KeyAsk, Known, MadeKey};
+pub use crate::handle::links::{LinkAsk, OpenLink};
 pub use crate::handle::look::Listed;
 pub use crate::handle::submit::Submitted;
 pub use crate::handle::watch::Watching;
+pub use crate::handle::word::NewSteer;
 
 use crate::agent::{Agent, Defaults, Roster};
 use crate::ports::Ports;
@@ -49,6 +56,17 @@ impl Longhaul {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .register(agent);
+    }
+
+    /// Puts these agents in the place of all that were known.
+    pub fn replace_agents(&self, agents: Roster) {
+        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = agents;
+    }
+
+    /// All agents, by name.
+    pub fn agents(&self) -> Vec<Arc<Agent>> {
+        let roster = self.roster.read().unwrap_or_else(PoisonError::into_inner);
+        roster.all().cloned().collect()
     }
 
     /// The agent of this name; the error is a name that may have been meant.

@@ -4,6 +4,7 @@
 //! concrete store, provider or sandbox.
 
 pub mod agent;
+pub mod agent_view;
 mod appraise;
 mod capsule;
 pub mod clock;
@@ -14,6 +15,8 @@ pub mod feed;
 pub mod gate_view;
 pub mod handle;
 pub mod hooks;
+pub mod key_view;
+pub mod lane_view;
 pub mod lease;
 mod ledger;
 pub mod mint;
@@ -22,14 +25,18 @@ pub mod nudge;
 mod perceive;
 pub mod ports;
 pub mod read_output;
+pub mod schema;
+pub mod secret;
 pub mod steer_view;
 pub mod stop;
 pub mod sweep;
+pub mod tail;
 pub mod task;
 mod template;
 pub mod toolbox;
 pub mod transcript_view;
 pub mod view;
+pub mod why_view;
 pub mod worker;
 
 pub use error::Error;

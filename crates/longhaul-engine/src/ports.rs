@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::feed::Feed;
 use crate::mint::Mint;
 use crate::nudge::Nudges;
+use crate::tail::Tail;
 use crate::toolbox::Toolbox;
 
 /// Finds the model behind a name.
@@ -42,6 +44,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The rows beside them.
     pub shelves: Arc<dyn Shelves>,
+    /// Keys and what they gave out.
+    pub keyring: Arc<dyn Keyring>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// New ids.
@@ -52,6 +56,8 @@ pub struct Ports {
     pub tools: Arc<Toolbox>,
     /// Words as they are spoken.
     pub feed: Feed,
+    /// Whose journal has grown.
+    pub tail: Tail,
     /// Who is driven here.
     pub nudges: Nudges,
     /// Definitions that were read before.

@@ -10,19 +10,25 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::SteerId;
 use longhaul_core::time::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
 
 /// A message, and what became of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Steer)]
 pub struct SteerView {
     /// Which.
+    #[schema(schema_with = schema::steer_id)]
     pub id: SteerId,
     /// What it says.
     pub text: String,
     /// When it is to be read.
+    #[schema(value_type = DeliveryView)]
     pub delivery: Delivery,
-    /// `queued`, `delivered`, `dropped` or `withdrawn`.
-    pub status: &'static str,
+    /// What became of it.
+    pub status: SteerState,
     /// The turns it was read between.
     pub between: Option<[u32; 2]>,
     /// How long after it was sent it was settled, in seconds.
@@ -30,8 +36,36 @@ pub struct SteerView {
     /// Why it was never read.
     pub why: Option<String>,
     /// When it was sent.
-    #[serde(skip)]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub sent_at: Option<Timestamp>,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SteerState {
+    /// It waits to be read.
+    Queued,
+    /// It was read.
+    Delivered,
+    /// It was never read.
+    Dropped,
+    /// It was taken back.
+    Withdrawn,
+}
+
+/// When a message is to be read: how [`Delivery`] is described.
+#[derive(Debug, ToSchema)]
+#[schema(as = Delivery, rename_all = "snake_case")]
+pub enum DeliveryView {
+    /// When the calls of this turn are done.
+    AfterBatch,
+    /// Before the next call begins; calls that have not begun are skipped.
+    BeforeNextTool,
+    /// Now: what runs is cut off.
+    Interrupt,
+    /// When the run would end.
+    FollowUp,
 }
 
 /// When messages were sent and settled, by the journal.
@@ -62,12 +96,14 @@ impl SteerView {
     /// The message behind a row.
     pub fn of(row: &SteerRow, times: &SteerTimes) -> Self {
         let (status, between, why) = match &row.status {
-            SteerStatus::Queued => ("queued", None, None),
-            SteerStatus::Delivered { after_turn } => {
-                ("delivered", Some([*after_turn, after_turn + 1]), None)
-            }
-            SteerStatus::Dropped { why } => ("dropped", None, Some(why.clone())),
-            SteerStatus::Withdrawn => ("withdrawn", None, None),
+            SteerStatus::Queued => (SteerState::Queued, None, None),
+            SteerStatus::Delivered { after_turn } => (
+                SteerState::Delivered,
+                Some([*after_turn, after_turn + 1]),
+                None,
+            ),
+            SteerStatus::Dropped { why } => (SteerState::Dropped, None, Some(why.clone())),
+            SteerStatus::Withdrawn => (SteerState::Withdrawn, None, None),
         };
         let sent = times.sent.get(&row.steer).copied();
         let settled = times.settled.get(&row.steer).copied();

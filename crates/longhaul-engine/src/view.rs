@@ -13,26 +13,35 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::usage::{Micros, Usage};
 use longhaul_run::Run;
 use longhaul_run::say::say;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
 
 /// A run, whole.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Run)]
 pub struct RunView {
     /// Which.
+    #[schema(schema_with = schema::run_id)]
     pub id: RunId,
     /// Who does it.
     pub agent: String,
     /// The agent's version.
+    #[schema(schema_with = schema::hash)]
     pub agent_version: Hash,
     /// How it stands.
+    #[schema(schema_with = schema::status)]
     pub status: Status,
     /// Why it rests.
     pub reason: Option<String>,
     /// What is going on, in a sentence.
     pub now: String,
     /// What was asked.
+    #[schema(schema_with = schema::any)]
     pub input: RawJson,
     /// What the runtime injects.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
     /// Completed turns.
     pub turns: u32,
@@ -41,6 +50,7 @@ pub struct RunView {
     /// The result, if there is one.
     pub output: Option<OutputView>,
     /// Why it failed, if it did.
+    #[schema(value_type = Option<FaultView>)]
     pub error: Option<Fault>,
     /// Tokens.
     pub usage: UsageView,
@@ -72,43 +82,127 @@ pub struct RunView {
     /// Its priority.
     pub priority: i32,
     /// On whose behalf.
+    #[schema(schema_with = schema::any)]
     pub actor: Option<RawJson>,
     /// Handles of things elsewhere.
+    #[schema(schema_with = schema::any)]
     pub links: Option<RawJson>,
     /// Labels.
     pub tags: Vec<String>,
     /// The run that asked for it.
+    #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
     /// The run at the top.
+    #[schema(schema_with = schema::run_id)]
     pub root: RunId,
     /// Its place in a chain.
+    #[schema(schema_with = schema::any)]
     pub chain: Option<RawJson>,
     /// Its sandbox.
+    #[schema(schema_with = schema::any)]
     pub sandbox: Option<RawJson>,
     /// The gates that are open.
+    #[schema(value_type = Vec<String>)]
     pub gates: Vec<GateId>,
     /// Anything else the caller gave.
+    #[schema(schema_with = schema::any)]
     pub metadata: Option<RawJson>,
     /// When it was submitted.
+    #[schema(schema_with = schema::time)]
     pub created_at: Timestamp,
     /// When it was first claimed.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// When it ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
 }
 
+/// Why a run failed: how [`Fault`] is described.
+#[derive(Debug, ToSchema)]
+#[schema(as = Fault)]
+pub struct FaultView {
+    /// A word for programs, such as `turn_limit` or `auth`.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// What helps.
+    #[schema(required = false)]
+    pub hint: String,
+}
+
+/// A run as lists show it: what its row says, and nothing that needs its journal.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = RunBrief)]
+pub struct BriefView {
+    /// Which.
+    #[schema(schema_with = schema::run_id)]
+    pub id: RunId,
+    /// Who does it.
+    pub agent: String,
+    /// How it stands.
+    #[schema(schema_with = schema::status)]
+    pub status: Status,
+    /// Why it rests.
+    pub reason: Option<String>,
+    /// What is going on, in a few words.
+    pub now: String,
+    /// Completed turns.
+    pub turns: u32,
+    /// Money; none: not known.
+    pub cost_usd: Option<f64>,
+    /// Time between claim and park.
+    pub active_ms: u64,
+    /// Its lane.
+    pub lane: Option<String>,
+    /// Where it queues.
+    pub inbox: String,
+    /// The last place of its journal.
+    pub last: u64,
+    /// When it was submitted.
+    #[schema(schema_with = schema::time)]
+    pub created_at: Timestamp,
+    /// When it ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+impl BriefView {
+    /// The run behind a row, with a few words about it.
+    pub fn of(row: &RunRow, now: String) -> Self {
+        Self {
+            id: row.id,
+            agent: row.agent.to_string(),
+            status: row.status,
+            reason: row.reason.clone(),
+            now,
+            turns: row.turns,
+            cost_usd: row.cost.map(usd),
+            active_ms: row.active.0,
+            lane: row.lane.as_ref().map(ToString::to_string),
+            inbox: row.inbox.to_string(),
+            last: row.last.0,
+            created_at: row.created_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
 /// The result of a completed run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Output)]
 pub struct OutputView {
     /// The final words.
     pub text: String,
     /// The structured answer.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schema::any)]
     pub data: Option<RawJson>,
     /// How sure the agent says it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
     /// Things it made.
+    #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
     /// The tools called.
     pub tools_called: Vec<String>,
@@ -117,7 +211,8 @@ pub struct OutputView {
 }
 
 /// Tokens as answers show them.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[schema(as = Usage)]
 pub struct UsageView {
     /// Read at the full price.
     pub input_tokens: u64,
@@ -138,7 +233,8 @@ impl From<Usage> for UsageView {
 }
 
 /// Caps as answers show them; none: no cap.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[schema(as = Budget)]
 pub struct BudgetView {
     /// Money.
     pub usd: Option<f64>,

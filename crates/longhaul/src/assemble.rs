@@ -20,6 +20,7 @@ use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::{Definitions, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::sweep::Retention;
+use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_store::options::Fatal;
@@ -111,6 +112,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         models: models(&config, &clock),
         tools: Arc::new(tools),
         feed: Feed::default(),
+        tail: Tail::default(),
         nudges: Nudges::default(),
         definitions: Definitions::default(),
         clock,

@@ -59,7 +59,11 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
     async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
 
     /// Lanes with anybody in them.
-    async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError>;
+    async fn lanes(
+        &self,
+        after: Option<&LaneKey>,
+        limit: usize,
+    ) -> Result<Vec<LaneRow>, StoreError>;
 
     /// The runs in a worker's hands and the last place of each journal, so that
     /// it sees with one look which of them others have written to.

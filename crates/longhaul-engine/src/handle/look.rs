@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::entry::Entry;
-use longhaul_core::id::{RunId, Seq};
+use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::port::shelves::{Place, Tail};
 use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -15,8 +16,10 @@ use longhaul_run::say::{Said, say};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+use crate::lane_view::LaneView;
 use crate::ledger::fold;
-use crate::view::RunView;
+use crate::view::{BriefView, RunView};
+use crate::why_view::WhyView;
 
 /// So many open gates are looked at for a list.
 const GATES_MAX: usize = 1_000;
@@ -41,6 +44,58 @@ impl Longhaul {
     /// One run, folded.
     pub async fn fold(&self, run: RunId) -> Result<Run, Error> {
         Ok(fold(&self.ports, run).await?.0)
+    }
+
+    /// Runs, newest first, as briefly as lists show them.
+    pub async fn brief(&self, ask: RowsAsk) -> Result<Vec<BriefView>, Error> {
+        let listed = self.list(ask).await?;
+        let brief = listed.into_iter();
+        Ok(brief
+            .map(|listed| BriefView::of(&listed.row, listed.now))
+            .collect())
+    }
+
+    /// The lanes with anybody in them, by name.
+    pub async fn lanes(
+        &self,
+        after: Option<&LaneKey>,
+        limit: usize,
+    ) -> Result<Vec<LaneView>, Error> {
+        let rows = self.ports.shelves.lanes(after, limit).await?;
+        Ok(rows.iter().map(LaneView::from).collect())
+    }
+
+    /// What was written to all journals after a place, in the order of writing.
+    pub async fn written(&self, after: Place, limit: usize) -> Result<Tail, Error> {
+        Ok(self.ports.shelves.tail(after, limit).await?)
+    }
+
+    /// The place of what was written last.
+    pub async fn end(&self) -> Result<Place, Error> {
+        Ok(self.ports.shelves.end().await?)
+    }
+
+    /// Whether somebody drives now.
+    pub async fn is_driven(&self) -> Result<bool, Error> {
+        Ok(self.ports.shelves.is_driven().await?)
+    }
+
+    /// One run's row.
+    pub async fn row(&self, run: RunId) -> Result<RunRow, Error> {
+        self.ports.store.row(run).await?.ok_or(Error::NoRun(run))
+    }
+
+    /// Why a run stands as it does, as answers show it.
+    pub async fn why_view(&self, run: RunId) -> Result<WhyView, Error> {
+        let said = self.why(run).await?;
+        let row = self.row(run).await?;
+        Ok(WhyView {
+            run,
+            status: row.status,
+            reason: row.reason,
+            sentence: said.sentence,
+            command: said.command,
+        })
     }
 
     /// Why a run stands as it does, and what helps.

@@ -10,6 +10,7 @@ use longhaul_core::time::Millis;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::ports::Ports;
+use crate::tail::RunBell;
 
 /// So many entries come at once.
 const PAGE: usize = 200;
@@ -23,15 +24,27 @@ pub struct Watching {
     ports: Ports,
     run: RunId,
     after: Seq,
-    watch: Box<dyn Watch>,
+    sign: Sign,
     over: bool,
+}
+
+/// What tells that there may be more.
+#[derive(Debug)]
+enum Sign {
+    /// One reader for the whole process.
+    Bell(RunBell),
+    /// Every commit of the store.
+    Store(Box<dyn Watch>),
 }
 
 impl Longhaul {
     /// Follows a run from after a place on.
     pub async fn watch(&self, run: RunId, after: Seq) -> Result<Watching, Error> {
         // Heard from now on, so that nothing falls between the first look and the wait.
-        let watch = self.ports.store.watch();
+        let sign = match self.ports.tail.follow(run) {
+            Some(bell) => Sign::Bell(bell),
+            None => Sign::Store(self.ports.store.watch()),
+        };
         if self.ports.store.row(run).await?.is_none() {
             return Err(Error::NoRun(run));
         }
@@ -39,7 +52,7 @@ impl Longhaul {
             ports: self.ports.clone(),
             run,
             after,
-            watch,
+            sign,
             over: false,
         })
     }
@@ -78,10 +91,19 @@ impl Watching {
 
     async fn wait(&mut self) -> Result<(), Error> {
         let clock = &self.ports.clock;
-        tokio::select! {
-            biased;
-            changed = self.watch.changed() => changed?,
-            () = clock.sleep_until(clock.now().plus(LOOK_EVERY)) => {}
+        match &mut self.sign {
+            Sign::Bell(bell) => {
+                if !bell.rings().await {
+                    self.sign = Sign::Store(self.ports.store.watch());
+                }
+            }
+            Sign::Store(watch) => {
+                tokio::select! {
+                    biased;
+                    changed = watch.changed() => changed?,
+                    () = clock.sleep_until(clock.now().plus(LOOK_EVERY)) => {}
+                }
+            }
         }
         Ok(())
     }

@@ -14,6 +14,19 @@ use longhaul_run::{Moment, Refusal};
 use crate::error::Error;
 use crate::handle::Longhaul;
 
+/// A message to a run, under its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSteer {
+    /// Its id.
+    pub steer: SteerId,
+    /// What it says.
+    pub text: String,
+    /// When it is to be read.
+    pub delivery: Delivery,
+    /// Who writes.
+    pub by: String,
+}
+
 impl Longhaul {
     /// Writes a message to a run; its id is the receipt.
     pub async fn steer(
@@ -34,11 +47,60 @@ impl Longhaul {
         Ok(steer)
     }
 
+    /// Writes a message under an id that the caller has made up, once however
+    /// often it is sent.
+    pub async fn steer_once(&self, run: RunId, message: NewSteer) -> Result<SteerId, Error> {
+        let steer = message.steer;
+        let sent = self.ports.shelves.steers(run).await?;
+        if sent.iter().all(|row| row.steer != steer) {
+            let word = Word::Steer {
+                steer,
+                text: message.text,
+                delivery: message.delivery,
+                by: message.by,
+            };
+            self.say(run, word).await?;
+        }
+        Ok(steer)
+    }
+
+    /// Puts other words in the place of a message that was not read yet.
+    pub async fn change_steer(&self, run: RunId, message: NewSteer) -> Result<(), Error> {
+        let word = Word::ChangeSteer {
+            steer: message.steer,
+            text: message.text,
+            delivery: message.delivery,
+            by: message.by,
+        };
+        let said = self.say(run, word).await;
+        self.if_there_is(run, message.steer, said).await
+    }
+
     /// Takes a message back that was not read yet.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
         let by = by.to_owned();
-        self.say(run, Word::WithdrawSteer { steer, by }).await?;
-        Ok(())
+        let said = self.say(run, Word::WithdrawSteer { steer, by }).await;
+        self.if_there_is(run, steer, said).await
+    }
+
+    /// A row can't tell a message that is settled from one that never was.
+    async fn if_there_is(
+        &self,
+        run: RunId,
+        steer: SteerId,
+        said: Result<Seq, Error>,
+    ) -> Result<(), Error> {
+        match said {
+            Ok(_) => Ok(()),
+            Err(Error::Refused(Refusal::SteerSettled(_))) => {
+                let sent = self.ports.shelves.steers(run).await?;
+                match sent.iter().any(|row| row.steer == steer) {
+                    true => Err(Refusal::SteerSettled(steer).into()),
+                    false => Err(Error::NoSteer(steer)),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Lets a run go on, maybe with more to spend.

@@ -28,6 +28,7 @@ use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::{Definitions, Found, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
+use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
@@ -128,6 +129,7 @@ impl Plan {
                 Toolbox::new(hands.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
             ),
             feed: Feed::default(),
+            tail: Tail::default(),
             nudges: Nudges::default(),
             definitions: Definitions::default(),
         };

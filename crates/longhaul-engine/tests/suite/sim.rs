@@ -19,6 +19,7 @@ use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::{Definitions, Ports};
+use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
@@ -71,6 +72,7 @@ fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
         models: Arc::new(OneModel::new(&world)),
         tools: Arc::new(Toolbox::new(tools).unwrap()),
         feed: Feed::default(),
+        tail: Tail::default(),
         nudges: Nudges::default(),
         definitions: Definitions::default(),
     };

@@ -54,7 +54,7 @@ async fn a_key_counts_once_for_the_same_request_and_not_for_another() {
         .unwrap();
     assert_eq!(again, Submitted::Before(first.runs().to_vec()));
     let no = house.longhaul.submit(keyed("y", "k")).await.unwrap_err();
-    assert_eq!(no.code(), "key_reused");
+    assert_eq!(no.code(), "idempotency_key_reused");
     let mut stranger = keyed("y", "k");
     stranger.submitter = Some("cli:ben".into());
     house.longhaul.submit(stranger).await.unwrap();

@@ -25,6 +25,7 @@ use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::{Definitions, Found, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
+use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Longhaul, Task};
@@ -173,6 +174,7 @@ impl Life {
             models: Arc::new(OneModel(Arc::new(model))),
             tools: Arc::new(tools),
             feed: Feed::default(),
+            tail: Tail::default(),
             nudges: Nudges::default(),
             definitions: Definitions::default(),
             clock,

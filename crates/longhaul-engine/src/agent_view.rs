@@ -1,0 +1,45 @@
+//! An agent as answers show it.
+//!
+//! Never: its prompt. That is its author's, and a run's transcript shows it.
+
+use longhaul_core::raw::Hash;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::agent::Agent;
+use crate::schema;
+
+/// An agent that can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Agent)]
+pub struct AgentView {
+    /// Its name.
+    pub name: String,
+    /// The hash of what defines it.
+    #[schema(schema_with = schema::hash)]
+    pub version: Hash,
+    /// What it is for, in a sentence.
+    pub description: String,
+    /// Models, tried in order; empty: the project's.
+    pub models: Vec<String>,
+    /// The tools it may use.
+    pub tools: Vec<String>,
+    /// Names that a task may inject.
+    pub context: Vec<String>,
+    /// After so many turns a run of it ends.
+    pub max_turns: Option<u32>,
+}
+
+impl From<&Agent> for AgentView {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            name: agent.name.to_string(),
+            version: agent.version(),
+            description: agent.description.clone(),
+            models: agent.models.clone(),
+            tools: agent.tools.clone(),
+            context: agent.context.clone(),
+            max_turns: agent.max_turns,
+        }
+    }
+}

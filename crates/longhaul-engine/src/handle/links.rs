@@ -1,0 +1,98 @@
+//! Links: one person's way to one gate, for what was shown.
+//!
+//! Never: decides anything by being opened.
+
+use longhaul_core::id::GateId;
+use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::port::keyring::LinkRow;
+use longhaul_core::raw::Hash;
+use longhaul_run::Refusal;
+use longhaul_run::outside::standing_digest;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::secret::Secret;
+
+/// So many bytes name a person.
+const RECIPIENT_BYTES_MAX: usize = 200;
+
+/// A link to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkAsk {
+    /// To which gate.
+    pub gate: GateId,
+    /// For whom.
+    pub recipient: String,
+    /// Who makes it.
+    pub by: String,
+}
+
+/// A link that was followed.
+#[derive(Debug, Clone)]
+pub struct OpenLink {
+    /// The gate as it stands.
+    pub gate: GateRow,
+    /// For whom it was made.
+    pub recipient: String,
+    /// What stood frozen when it was made.
+    pub digest: Option<Hash>,
+}
+
+impl OpenLink {
+    /// Whether something else stands frozen now.
+    pub fn has_changed(&self) -> bool {
+        self.digest != standing_digest(&self.gate)
+    }
+}
+
+impl Longhaul {
+    /// Makes a link to an open gate.
+    pub async fn make_link(&self, ask: LinkAsk) -> Result<Secret, Error> {
+        let name = ask.recipient.trim();
+        if name.is_empty() {
+            return Err(Refusal::Empty("a recipient").into());
+        }
+        if name.len() > RECIPIENT_BYTES_MAX || name.chars().any(char::is_control) {
+            let what = "the recipient's name";
+            let max = RECIPIENT_BYTES_MAX;
+            return Err(Refusal::TooLong { what, max }.into());
+        }
+        let gate = self.gate(ask.gate).await?;
+        match gate.status {
+            GateStatus::Open => {}
+            GateStatus::Expired => return Err(Refusal::GateExpired(ask.gate).into()),
+            status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
+                let by = gate.answers.last();
+                let by = by.map(|given| (given.answer.by.clone(), given.at));
+                let gate = ask.gate;
+                return Err(Refusal::GateClosed { gate, status, by }.into());
+            }
+        }
+        let secret = self.secret("")?;
+        let link = LinkRow {
+            hash: secret.hash(),
+            gate: ask.gate,
+            digest: standing_digest(&gate),
+            recipient: name.to_owned(),
+            by: ask.by,
+        };
+        self.ports.keyring.add_link(link).await?;
+        Ok(secret)
+    }
+
+    /// Where a link leads; none: nowhere.
+    pub async fn follow_link(&self, secret: &Secret) -> Result<Option<OpenLink>, Error> {
+        let Some(link) = self.ports.keyring.link(secret.hash()).await? else {
+            return Ok(None);
+        };
+        match self.gate(link.gate).await {
+            Ok(gate) => Ok(Some(OpenLink {
+                gate,
+                recipient: link.recipient,
+                digest: link.digest,
+            })),
+            Err(Error::NoGate(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A key as answers show it.
+//!
+//! Never: the secret, nor its hash. The secret is shown once, when it is made.
+
+use longhaul_core::access::Role;
+use longhaul_core::port::keyring::KeyRow;
+use longhaul_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// A key, and whether it still opens anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Key)]
+pub struct KeyView {
+    /// Its name.
+    pub name: String,
+    /// What it opens.
+    #[schema(schema_with = schema::role)]
+    pub role: Role,
+    /// Whether it still counts.
+    pub status: KeyState,
+    /// Who made it.
+    pub by: String,
+    /// When it was made.
+    #[schema(schema_with = schema::time)]
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to a few minutes.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Timestamp>,
+}
+
+/// Whether a key counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// It opens what its role says.
+    Active,
+    /// Its time is over.
+    Expired,
+    /// Somebody has ended it.
+    Revoked,
+}
+
+impl KeyView {
+    /// The key behind a row, at this time.
+    pub fn of(row: &KeyRow, now: Timestamp) -> Self {
+        let status = match (row.revoked_at, row.counts(now)) {
+            (Some(_), _) => KeyState::Revoked,
+            (None, true) => KeyState::Active,
+            (None, false) => KeyState::Expired,
+        };
+        Self {
+            name: row.name.to_string(),
+            role: row.role,
+            status,
+            by: row.by.clone(),
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: row.revoked_at,
+            used_at: row.used_at,
+        }
+    }
+}
