@@ -4,7 +4,7 @@
 
 use longhaul_core::id::{GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
-use longhaul_run::Refusal;
+pub use longhaul_run::Refusal;
 use longhaul_run::state::Misfit;
 
 /// A fault, or a no to whoever asked.

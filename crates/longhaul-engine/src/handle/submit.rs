@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::Refusal;
 use longhaul_run::submit::submit;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::task::Task;
@@ -81,6 +81,21 @@ impl Longhaul {
         };
         self.ports.nudges.may_be_ready();
         Ok(submitted)
+    }
+
+    /// Whether these caps allow more than the agent's own do.
+    pub fn is_above(&self, agent: &Agent, asked: BudgetPatch) -> bool {
+        let own = agent.policy(&self.defaults, BudgetPatch::default()).budget;
+        let caps = asked.caps;
+        // An own cap that is none is above every other.
+        let above = |asked: Option<u64>, own: Option<u64>| match (asked, own) {
+            (Some(asked), Some(own)) => asked > own,
+            (None, _) | (_, None) => false,
+        };
+        above(caps.micros.map(|m| m.0), own.micros.map(|m| m.0))
+            || above(caps.tokens, own.tokens)
+            || above(caps.turns.map(u64::from), own.turns.map(u64::from))
+            || above(caps.active.map(|m| m.0), own.active.map(|m| m.0))
     }
 
     /// The run that a task would become, and its agent's definition.

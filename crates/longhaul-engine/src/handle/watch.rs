@@ -25,6 +25,8 @@ pub struct Watching {
     run: RunId,
     after: Seq,
     sign: Sign,
+    /// The last look found nothing new, so that it is waited before the next.
+    caught_up: bool,
     over: bool,
 }
 
@@ -53,6 +55,7 @@ impl Longhaul {
             run,
             after,
             sign,
+            caught_up: false,
             over: false,
         })
     }
@@ -62,6 +65,12 @@ impl Watching {
     /// What comes next, in order; none: the run has ended and all of it was read.
     pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
         while !self.over {
+            // Kept across calls: whoever stops waiting for this and comes back
+            // goes on waiting, without another look.
+            if self.caught_up {
+                self.wait().await?;
+                self.caught_up = false;
+            }
             let page = self
                 .ports
                 .store
@@ -84,7 +93,7 @@ impl Watching {
                 self.over = true;
                 break;
             }
-            self.wait().await?;
+            self.caught_up = true;
         }
         Ok(None)
     }

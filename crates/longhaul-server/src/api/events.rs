@@ -1,0 +1,93 @@
+//! A run's journal: a page of it, or a stream that follows it to its end.
+//!
+//! Never: two coordinates. A page's `after` and a stream's ids are the same number.
+
+use axum::extract::State;
+use axum::response::Response;
+use longhaul_core::event::entry::Envelope;
+use longhaul_core::id::Seq;
+use longhaul_engine::schema;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::asked::Asked;
+use crate::caller::Viewer;
+use crate::params::RunPath;
+use crate::problem::Problem;
+use crate::reply::{List, cut, ok};
+use crate::stream::run::RunStream;
+use crate::stream::sse::{Reader, answer, is_wanted, last_heard};
+
+/// So many events come unless it is said otherwise, and at most.
+const EVENTS: usize = 100;
+const EVENTS_MAX: usize = 1_000;
+
+/// Reads a journal.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events", tag = "events", operation_id = "read_events",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("after" = Option<u64>, Query, description = "Only events after this one; 0 is all"),
+        ("limit" = Option<u32>, Query, description = "1 to 1,000; not for streams", minimum = 1, maximum = 1000),
+        ("Last-Event-ID" = Option<String>, Header, description = "For streams: the last event that was heard"),
+    ),
+    responses((status = 200, description = "A page; with `Accept: text/event-stream` a stream that ends with the run", content(
+        (List<EventView> = "application/json"),
+        (String = "text/event-stream"),
+    ))),
+)]
+pub(crate) async fn read(
+    State(app): State<App>,
+    caller: Viewer,
+    RunPath(run): RunPath,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let Asked {
+        query,
+        headers,
+        shown,
+    } = asked;
+    let query = query.only(&["after", "limit"])?;
+    let after = query.read_as::<u64>("after")?.unwrap_or_default();
+    if is_wanted(&headers) {
+        // A client that reconnects says what it heard last; that is the newer word.
+        let after = last_heard(&headers)?.unwrap_or(after);
+        let reader = Reader::sit(&app, caller.name(), shown)?;
+        return Ok(answer(RunStream::open(reader, run, Seq(after)).await?));
+    }
+    let limit = query.limit(EVENTS, 1..=EVENTS_MAX)?;
+    let entries = app.longhaul().events(run, Seq(after), limit + 1).await?;
+    let page: Result<Vec<Envelope>, _> = entries.iter().map(|entry| entry.to_envelope()).collect();
+    let page = page.map_err(|error| {
+        tracing::error!(%run, %error, "an event can't be written");
+        Problem::internal()
+    })?;
+    ok(&cut(page, limit, |last| last.seq.to_string()))
+}
+
+/// A fact in its place: how [`Envelope`] is described.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = Event)]
+pub(crate) struct EventView {
+    /// Whose journal.
+    #[schema(schema_with = schema::run_id)]
+    run: String,
+    /// Which place in it, from 1.
+    seq: u64,
+    /// When.
+    #[schema(schema_with = schema::time)]
+    at: String,
+    /// The kind of fact.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The version of its data.
+    v: u16,
+    /// The turn it belongs to.
+    #[schema(required = false)]
+    turn: u32,
+    /// The fence.
+    epoch: u64,
+    /// The fact's data.
+    #[schema(schema_with = schema::any)]
+    data: Value,
+}

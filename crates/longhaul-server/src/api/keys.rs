@@ -1,0 +1,100 @@
+//! Keys, for admins.
+//!
+//! Never: a secret twice.
+
+use axum::extract::State;
+use axum::response::Response;
+use longhaul_core::access::Role;
+use longhaul_core::id::KeyName;
+use longhaul_core::time::Millis;
+use longhaul_engine::handle::KeyAsk;
+use longhaul_engine::key_view::KeyView;
+use longhaul_engine::schema;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::body::Json;
+use crate::caller::Admin;
+use crate::params::Name;
+use crate::problem::Problem;
+use crate::reply::{List, made, ok};
+
+/// A key to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewKey)]
+pub(crate) struct KeyBody {
+    /// What it is called.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// What it opens.
+    #[schema(schema_with = schema::role)]
+    role: Role,
+    /// It ends by itself after so many milliseconds.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    expires_in_ms: Option<u64>,
+}
+
+/// A key that was made just now.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MadeKey)]
+pub(crate) struct Made {
+    /// What to send as `Authorization: Bearer`. It is shown this once.
+    secret: String,
+    /// The key.
+    key: KeyView,
+}
+
+/// Lists keys, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/keys", tag = "keys", operation_id = "list_keys",
+    responses((status = 200, description = "All keys", body = List<KeyView>)),
+)]
+pub(crate) async fn list(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
+    let data = app.longhaul().keys().await?;
+    ok(&List { data, next: None })
+}
+
+/// Makes a key.
+#[utoipa::path(
+    post, path = "/v1/keys", tag = "keys", operation_id = "make_key",
+    request_body = KeyBody,
+    responses((status = 201, description = "The key, shown this once", body = Made)),
+)]
+pub(crate) async fn make(
+    State(app): State<App>,
+    caller: Admin,
+    Json(body): Json<KeyBody>,
+) -> Result<Response, Problem> {
+    let ask = KeyAsk {
+        name: name(&body.name)?,
+        role: body.role,
+        span: body.expires_in_ms.map(Millis),
+        by: caller.name().to_owned(),
+    };
+    let key = app.longhaul().make_key(ask).await?;
+    let at = "/v1/keys".to_owned();
+    let secret = key.secret.reveal().to_owned();
+    let key = key.key;
+    made(&at, &Made { secret, key })
+}
+
+/// Ends a key, and every session that it gave out.
+#[utoipa::path(
+    delete, path = "/v1/keys/{name}", tag = "keys", operation_id = "revoke_key",
+    params(("name" = String, Path, description = "The key")),
+    responses((status = 200, description = "The key, revoked", body = KeyView)),
+)]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    _: Admin,
+    Name(said): Name,
+) -> Result<Response, Problem> {
+    ok(&app.longhaul().revoke_key(&name(&said)?).await?)
+}
+
+fn name(said: &str) -> Result<KeyName, Problem> {
+    KeyName::new(said).map_err(|bad| Problem::invalid(bad.to_string()))
+}

@@ -1,0 +1,41 @@
+//! The lanes with anybody in them.
+//!
+//! Never: an empty one.
+
+use axum::extract::State;
+use axum::response::Response;
+use longhaul_core::id::LaneKey;
+use longhaul_engine::lane_view::LaneView;
+
+use crate::api::task::named;
+use crate::app::App;
+use crate::caller::Viewer;
+use crate::params::Query;
+use crate::problem::Problem;
+use crate::reply::{List, cut, ok};
+
+/// So many lanes come unless it is said otherwise, and at most.
+const LANES: usize = 100;
+const LANES_MAX: usize = 1_000;
+
+/// Lists lanes by name.
+#[utoipa::path(
+    get, path = "/v1/lanes", tag = "lanes", operation_id = "list_lanes",
+    params(
+        ("after" = Option<String>, Query, description = "The `next` of the part before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
+    ),
+    responses((status = 200, description = "A part of the list", body = List<LaneView>)),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: Viewer,
+    query: Query,
+) -> Result<Response, Problem> {
+    let query = query.only(&["after", "limit"])?;
+    let limit = query.limit(LANES, 1..=LANES_MAX)?;
+    let after = query.one("after")?.map(str::to_owned);
+    let after = named("after", after, LaneKey::new)?;
+    let lanes = app.longhaul().lanes(after.as_ref(), limit + 1).await?;
+    ok(&cut(lanes, limit, |lane| lane.lane.clone()))
+}

@@ -1,0 +1,103 @@
+//! Links to single gates, for people without a key.
+//!
+//! Never: shown twice. The server keeps a hash.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::HOST;
+use axum::response::Response;
+use longhaul_core::id::GateId;
+use longhaul_engine::handle::LinkAsk;
+use longhaul_engine::schema;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::body::Json;
+use crate::caller::Approver;
+use crate::params::GatePath;
+use crate::problem::Problem;
+use crate::reply::made;
+
+/// For whom a link is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewLink)]
+pub(crate) struct LinkBody {
+    /// Who will decide, as journals show them.
+    #[schema(min_length = 1, max_length = 200)]
+    recipient: String,
+}
+
+/// A link, shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Link)]
+pub(crate) struct LinkView {
+    /// What to send to them. Whoever has it can decide.
+    url: String,
+    /// To which gate.
+    #[schema(schema_with = schema::gate_id)]
+    gate: GateId,
+    /// For whom.
+    recipient: String,
+}
+
+/// Makes a link to an open gate.
+#[utoipa::path(
+    post, path = "/v1/gates/{id}/links", tag = "gates", operation_id = "make_link",
+    params(("id" = String, Path, description = "The gate's id")),
+    request_body = LinkBody,
+    responses((status = 201, description = "The link, shown this once", body = LinkView)),
+)]
+pub(crate) async fn make(
+    State(app): State<App>,
+    caller: Approver,
+    To { gate, base }: To,
+    Json(body): Json<LinkBody>,
+) -> Result<Response, Problem> {
+    let ask = LinkAsk {
+        gate,
+        recipient: body.recipient,
+        by: caller.name().to_owned(),
+    };
+    let recipient = ask.recipient.trim().to_owned();
+    let secret = app.longhaul().make_link(ask).await?;
+    let url = format!("{base}/a/{}", secret.reveal());
+    let view = LinkView {
+        url,
+        gate,
+        recipient,
+    };
+    made(&format!("/v1/gates/{gate}"), &view)
+}
+
+/// The gate, and how this server is called from where the request came.
+#[derive(Debug)]
+pub(crate) struct To {
+    gate: GateId,
+    base: String,
+}
+
+impl axum::extract::FromRequestParts<App> for To {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        app: &App,
+    ) -> Result<Self, Problem> {
+        let GatePath(gate) = GatePath::from_request_parts(parts, app).await?;
+        let base = base(&parts.headers);
+        Ok(Self { gate, base })
+    }
+}
+
+/// The address that a caller used, which the guard has checked.
+pub(crate) fn base(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let proxied = headers.get("x-forwarded-proto");
+    let scheme = match proxied.is_some_and(|proto| proto == "https") {
+        true => "https",
+        false => "http",
+    };
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
+}

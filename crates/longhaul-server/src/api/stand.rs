@@ -1,0 +1,102 @@
+//! Ends, stills and frees runs.
+//!
+//! Never: returns before the word is on disk.
+
+use axum::extract::State;
+use axum::response::Response;
+use longhaul_core::access::Role;
+use longhaul_engine::view::RunView;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::task::BudgetBody;
+use crate::app::App;
+use crate::body::MaybeJson;
+use crate::caller::{Operator, may};
+use crate::params::RunPath;
+use crate::problem::Problem;
+use crate::reply::ok;
+
+/// Why a run is ended.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CancelBody {
+    /// A word for the journal.
+    reason: String,
+}
+
+/// Nothing more is to be said.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// With what a run goes on.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeBody {
+    /// Caps that take the place of those in force. They need the role approver.
+    #[serde(default)]
+    budget: Option<BudgetBody>,
+}
+
+/// Ends a run.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
+    params(("id" = String, Path, description = "The run's id")),
+    request_body(content = Option<CancelBody>),
+    responses((status = 200, description = "The run, ended or about to be", body = RunView)),
+)]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(body): MaybeJson<CancelBody>,
+) -> Result<Response, Problem> {
+    let reason = match body.reason.trim() {
+        "" => format!("cancelled by {}", caller.name()),
+        said => said.to_owned(),
+    };
+    app.longhaul().cancel(run, caller.name(), &reason).await?;
+    ok(&app.longhaul().show(run).await?)
+}
+
+/// Stills a run until somebody lets it go on.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
+    params(("id" = String, Path, description = "The run's id")),
+    request_body(content = Option<Nothing>),
+    responses((status = 200, description = "The run, paused or about to be", body = RunView)),
+)]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(Nothing {}): MaybeJson<Nothing>,
+) -> Result<Response, Problem> {
+    app.longhaul().pause(run, caller.name()).await?;
+    ok(&app.longhaul().show(run).await?)
+}
+
+/// Lets a run go on, maybe with more to spend.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
+    params(("id" = String, Path, description = "The run's id")),
+    request_body(content = Option<ResumeBody>),
+    responses((status = 200, description = "The run, ready to go on", body = RunView)),
+)]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(body): MaybeJson<ResumeBody>,
+) -> Result<Response, Problem> {
+    let raise = match body.budget {
+        None => None,
+        Some(budget) => {
+            may(&caller.0, Role::Approver)?;
+            Some(budget.read()?.caps)
+        }
+    };
+    app.longhaul().resume(run, raise, caller.name()).await?;
+    ok(&app.longhaul().show(run).await?)
+}

@@ -1,0 +1,232 @@
+//! Messages to a run: sent, listed with what became of them, changed and taken
+//! back until they are read.
+//!
+//! Never: a receipt for what is not on disk.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::{RunId, SteerId};
+use longhaul_core::raw::Hash;
+use longhaul_engine::handle::NewSteer;
+use longhaul_engine::schema;
+use longhaul_engine::steer_view::{DeliveryView, SteerState, SteerView};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::body::Json;
+use crate::caller::{Operator, Viewer};
+use crate::once::said_key;
+use crate::params::{RunPath, SteerPath};
+use crate::problem::Problem;
+use crate::reply::{List, json, ok};
+
+/// A message to be sent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SteerBody {
+    /// What it says.
+    #[schema(min_length = 1)]
+    text: String,
+    /// When it is to be read.
+    #[serde(default)]
+    #[schema(value_type = DeliveryView)]
+    delivery: Delivery,
+}
+
+/// What is to be changed about a message.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SteerChange {
+    /// What it says instead.
+    #[serde(default)]
+    #[schema(min_length = 1)]
+    text: Option<String>,
+    /// When it is to be read instead.
+    #[serde(default)]
+    #[schema(value_type = Option<DeliveryView>)]
+    delivery: Option<Delivery>,
+}
+
+/// The receipt of a message.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SteerReceipt)]
+pub(crate) struct Receipt {
+    /// Its id.
+    #[schema(schema_with = schema::steer_id)]
+    id: SteerId,
+    /// For which run.
+    #[schema(schema_with = schema::run_id)]
+    run: RunId,
+    /// It waits to be read.
+    status: SteerState,
+    /// When it is to be read.
+    #[schema(value_type = DeliveryView)]
+    delivery: Delivery,
+}
+
+/// Writes a message to a run.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once"),
+    ),
+    request_body = SteerBody,
+    responses((status = 202, description = "It is on disk and waits to be read", body = Receipt)),
+)]
+pub(crate) async fn send(
+    State(app): State<App>,
+    caller: Operator,
+    SteerTo { run, key }: SteerTo,
+    Json(body): Json<SteerBody>,
+) -> Result<Response, Problem> {
+    let longhaul = app.longhaul();
+    let by = caller.name().to_owned();
+    let delivery = body.delivery;
+    let id = match key {
+        None => longhaul.steer(run, body.text, delivery, &by).await?,
+        // The same request makes the same id, so that it stands there once even
+        // if the server died before it could keep its answer.
+        Some(key) => {
+            let steer = derived(run, &by, &key);
+            let text = body.text;
+            let message = NewSteer {
+                steer,
+                text,
+                delivery,
+                by,
+            };
+            longhaul.steer_once(run, message).await?
+        }
+    };
+    let status = SteerState::Queued;
+    let receipt = Receipt {
+        id,
+        run,
+        status,
+        delivery,
+    };
+    json(StatusCode::ACCEPTED, &receipt)
+}
+
+fn derived(run: RunId, by: &str, key: &str) -> SteerId {
+    let hash = Hash::of(format!("{run}\n{by}\n{key}").as_bytes());
+    let bits = hash.bytes().iter().take(16);
+    SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
+}
+
+/// Whom a message is for, and the key it is sent under.
+#[derive(Debug)]
+pub(crate) struct SteerTo {
+    run: RunId,
+    key: Option<String>,
+}
+
+impl axum::extract::FromRequestParts<App> for SteerTo {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        app: &App,
+    ) -> Result<Self, Problem> {
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let headers: &HeaderMap = &parts.headers;
+        Ok(Self {
+            run,
+            key: said_key(headers)?,
+        })
+    }
+}
+
+/// Lists the messages of a run, and what became of each.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "list_steers",
+    params(("id" = String, Path, description = "The run's id")),
+    responses((status = 200, description = "All messages, in order of arrival", body = List<SteerView>)),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: Viewer,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
+    let data = app.longhaul().steers(run).await?;
+    ok(&List { data, next: None })
+}
+
+/// Changes a message that was not read yet.
+#[utoipa::path(
+    patch, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "change_steer",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("steer" = String, Path, description = "The message's id"),
+    ),
+    request_body = SteerChange,
+    responses((status = 200, description = "The message as it stands now", body = SteerView)),
+)]
+pub(crate) async fn change(
+    State(app): State<App>,
+    caller: Operator,
+    at: At,
+    Json(body): Json<SteerChange>,
+) -> Result<Response, Problem> {
+    let standing = find(&app, &at).await?;
+    let message = NewSteer {
+        steer: at.steer,
+        text: body.text.unwrap_or(standing.text),
+        delivery: body.delivery.unwrap_or(standing.delivery),
+        by: caller.name().to_owned(),
+    };
+    app.longhaul().change_steer(at.run, message).await?;
+    ok(&find(&app, &at).await?)
+}
+
+/// Takes a message back that was not read yet.
+#[utoipa::path(
+    delete, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "withdraw_steer",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("steer" = String, Path, description = "The message's id"),
+    ),
+    responses((status = 200, description = "The message, withdrawn", body = SteerView)),
+)]
+pub(crate) async fn withdraw(
+    State(app): State<App>,
+    caller: Operator,
+    at: At,
+) -> Result<Response, Problem> {
+    find(&app, &at).await?;
+    let withdrawn = app
+        .longhaul()
+        .withdraw_steer(at.run, at.steer, caller.name());
+    withdrawn.await?;
+    ok(&find(&app, &at).await?)
+}
+
+/// Which message of which run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At {
+    run: RunId,
+    steer: SteerId,
+}
+
+impl axum::extract::FromRequestParts<App> for At {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        app: &App,
+    ) -> Result<Self, Problem> {
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let SteerPath(steer) = SteerPath::from_request_parts(parts, app).await?;
+        Ok(Self { run, steer })
+    }
+}
+
+async fn find(app: &App, at: &At) -> Result<SteerView, Problem> {
+    let steers = app.longhaul().steers(at.run).await?;
+    let found = steers.into_iter().find(|known| known.id == at.steer);
+    found.ok_or_else(|| longhaul_engine::Error::NoSteer(at.steer).into())
+}

@@ -1,0 +1,38 @@
+//! Tickets: a link that opens the pages in a browser, once.
+//!
+//! Never: more than the caller's own key opens.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::links::base;
+use crate::app::App;
+use crate::caller::Viewer;
+use crate::problem::Problem;
+use crate::reply::made;
+
+/// A link that opens the pages.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Ticket)]
+pub(crate) struct TicketView {
+    /// Open it in a browser within ten minutes; it works once.
+    url: String,
+}
+
+/// Makes a link that opens the pages in a browser.
+#[utoipa::path(
+    post, path = "/v1/tickets", tag = "keys", operation_id = "make_ticket",
+    responses((status = 201, description = "The link, shown this once", body = TicketView)),
+)]
+pub(crate) async fn make(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let ticket = app.longhaul().give_ticket(caller.holder).await?;
+    let url = format!("{}/?t={}", base(&headers), ticket.reveal());
+    made("/", &TicketView { url })
+}

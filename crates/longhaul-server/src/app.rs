@@ -1,0 +1,146 @@
+//! What every request can reach: the handle, the options, and what is counted.
+//!
+//! Never: a second way to a store.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_core::raw::Hash;
+use longhaul_engine::Longhaul;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::guard::rate::Rates;
+use crate::limits::STREAMS_MAX;
+use crate::options::Options;
+
+/// A server's state. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct App(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    longhaul: Longhaul,
+    options: Options,
+    local_key: Hash,
+    address: SocketAddr,
+    rates: Rates,
+    streams: Mutex<HashMap<String, u32>>,
+    stopping: CancellationToken,
+    closed: CancellationToken,
+    crew: TaskTracker,
+}
+
+impl App {
+    /// A server at this address over this handle.
+    pub fn new(longhaul: Longhaul, options: Options, address: SocketAddr) -> Self {
+        Self(Arc::new(Inner {
+            rates: Rates::new(options.rate),
+            local_key: options.local_key.hash(),
+            longhaul,
+            options,
+            address,
+            streams: Mutex::default(),
+            stopping: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            crew: TaskTracker::new(),
+        }))
+    }
+
+    /// What people and programs ask.
+    pub fn longhaul(&self) -> &Longhaul {
+        &self.0.longhaul
+    }
+
+    /// From now on the server says that it is not ready, and ends its streams.
+    pub fn stop(&self) {
+        self.0.stopping.cancel();
+    }
+
+    /// Whether it was told to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.0.stopping.is_cancelled()
+    }
+
+    /// Returns when it was told to stop.
+    pub(crate) async fn stopped(&self) {
+        self.0.stopping.cancelled().await;
+    }
+
+    /// From now on connections end after the answer they are at.
+    pub(crate) fn close(&self) {
+        self.0.closed.cancel();
+    }
+
+    /// Returns when connections are to end.
+    pub(crate) async fn closed(&self) {
+        self.0.closed.cancelled().await;
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.0.rates
+    }
+
+    /// The tasks that must not end with the connection that began them.
+    pub(crate) fn crew(&self) -> &TaskTracker {
+        &self.0.crew
+    }
+
+    pub(crate) fn is_local_key(&self, shown: Hash) -> bool {
+        shown == self.0.local_key
+    }
+
+    fn with_streams<T>(&self, use_it: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+        use_it(
+            &mut self
+                .0
+                .streams
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// A seat for one more stream of this caller; none: all are taken.
+    pub(crate) fn sit(&self, caller: &str) -> Option<StreamSeat> {
+        self.with_streams(|streams| {
+            let count = streams.entry(caller.to_owned()).or_default();
+            if *count >= STREAMS_MAX {
+                return None;
+            }
+            *count += 1;
+            Some(StreamSeat {
+                app: self.clone(),
+                caller: caller.to_owned(),
+            })
+        })
+    }
+}
+
+/// The right of one stream to be there; it is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamSeat {
+    app: App,
+    caller: String,
+}
+
+impl Drop for StreamSeat {
+    fn drop(&mut self) {
+        self.app.with_streams(|streams| {
+            if let Some(count) = streams.get_mut(&self.caller) {
+                *count -= 1;
+                if *count == 0 {
+                    streams.remove(&self.caller);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,29 @@
+//! What is known of a request before anybody reads it: whence it came.
+//!
+//! Never: believed further than a socket can be.
+
+use std::net::SocketAddr;
+
+use axum::http::HeaderMap;
+use axum::http::header::HeaderName;
+
+/// Where a connection comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Headers that a proxy sets: whoever came this way is not on this machine.
+const FORWARDED: [HeaderName; 5] = [
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("via"),
+];
+
+impl Peer {
+    /// Whether a process of this machine asks for itself.
+    pub(crate) fn is_own_machine(self, headers: &HeaderMap) -> bool {
+        let forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
+        self.0.ip().to_canonical().is_loopback() && !forwarded
+    }
+}

@@ -1,0 +1,244 @@
+//! A request's body as JSON: bounded in size, time and depth, and read whole.
+//!
+//! Never: a field that is ignored. A name that nobody knows is an error with a
+//! suggestion.
+
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use longhaul_core::time::Millis;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::like::like;
+use crate::limits::{BODY_BYTES_MAX, BODY_WAIT, DEPTH_MAX};
+use crate::problem::Problem;
+
+/// A body that must be there.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        is_json(request.headers())?;
+        let bytes = collect(request, app).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// A body that may be left out.
+#[derive(Debug)]
+pub(crate) struct MaybeJson<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let typed = request.headers().contains_key(CONTENT_TYPE);
+        if typed {
+            is_json(request.headers())?;
+        }
+        let bytes = collect(request, app).await?;
+        match (bytes.is_empty(), typed) {
+            (true, _) => Ok(Self(T::default())),
+            (false, true) => parse(&bytes).map(Self),
+            (false, false) => Err(not_json()),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let said = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = said.unwrap_or_default().split(';').next();
+    let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
+    match kind == "application/json" {
+        true => Ok(()),
+        false => Err(not_json()),
+    }
+}
+
+fn not_json() -> Problem {
+    let words = "a body is sent as JSON, and this one is not said to be";
+    Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        words,
+    )
+    .hint("send `Content-Type: application/json`")
+}
+
+/// All bytes of a body, within bounds.
+pub(crate) async fn collect(request: Request, app: &App) -> Result<Vec<u8>, Problem> {
+    let said = request.headers().get(CONTENT_LENGTH);
+    let said = said.and_then(|said| said.to_str().ok()?.parse::<usize>().ok());
+    if said.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
+        return Err(too_large());
+    }
+    let clock = &app.longhaul().ports().clock;
+    let late = clock.now().plus(Millis::from(BODY_WAIT));
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
+    let come = tokio::select! {
+        biased;
+        come = body.collect() => come,
+        () = clock.sleep_until(late) => {
+            let words = "the body did not come in time";
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", words));
+        }
+    };
+    match come {
+        Ok(body) => Ok(body.to_bytes().into()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => Err(Problem::bad_request(
+            "bad_body",
+            "the body broke off, or its framing is wrong",
+        )),
+    }
+}
+
+fn too_large() -> Problem {
+    let words = format!("a body has at most {BODY_BYTES_MAX} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", words)
+        .hint("send less, or a link to where the rest can be read")
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Problem::bad_request("bad_json", "the body is no valid UTF-8"))?;
+    if depth(text) > DEPTH_MAX {
+        let words = format!("the body is nested deeper than {DEPTH_MAX}");
+        return Err(Problem::bad_request("too_deep", words));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        wrong(&path, error.inner())
+    })?;
+    reader.end().map_err(|error| wrong(".", &error))?;
+    Ok(value)
+}
+
+/// What is wrong with a body: no JSON at all, or not what is asked for.
+fn wrong(path: &str, error: &serde_json::Error) -> Problem {
+    let said = error.to_string();
+    match error.classify() {
+        serde_json::error::Category::Syntax
+        | serde_json::error::Category::Eof
+        | serde_json::error::Category::Io => {
+            Problem::bad_request("bad_json", format!("the body is no JSON: {said}"))
+        }
+        serde_json::error::Category::Data => {
+            let problem = match path {
+                "." => Problem::invalid(said.clone()),
+                path => Problem::invalid(format!("`{path}`: {said}")),
+            };
+            match suggestion(&said) {
+                Some(hint) => problem.hint(hint),
+                None => problem.hint("GET /openapi.json says what it takes"),
+            }
+        }
+    }
+}
+
+/// For a field that nobody knows, the one that may have been meant.
+fn suggestion(said: &str) -> Option<String> {
+    let rest = said
+        .strip_prefix("unknown field `")
+        .or_else(|| said.strip_prefix("unknown variant `"))?;
+    let (odd, rest) = rest.split_once('`')?;
+    let known = rest.split('`').skip(1).step_by(2);
+    let near = like(odd, known)?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+/// How deep the brackets of a text go, those in strings left out.
+fn depth(text: &str) -> usize {
+    let (mut now, mut most) = (0_usize, 0_usize);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match (quoted, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (true, false, b'"') => quoted = false,
+            (true, false, _) => {}
+            (false, _, b'"') => quoted = true,
+            (false, _, b'{' | b'[') => {
+                now += 1;
+                most = most.max(now);
+            }
+            (false, _, b'}' | b']') => now = now.saturating_sub(1),
+            (false, _, _) => {}
+        }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sheet {
+        agent: String,
+        #[serde(default)]
+        turns: Option<u32>,
+    }
+
+    #[test]
+    fn a_body_is_read_whole_or_refused_with_words() {
+        let read = |text: &[u8]| parse::<Sheet>(text).map_err(|no| (no.code, no.detail, no.hint));
+        assert_eq!(
+            read(br#"{"agent": "a", "turns": 3}"#).map(|sheet| sheet.agent),
+            Ok("a".into())
+        );
+        for (text, code, words, hint) in [
+            (&b"{"[..], "bad_json", "is no JSON", ""),
+            (b"\xff\xfe", "bad_json", "UTF-8", ""),
+            (br#"{"agent": "a"} x"#, "bad_json", "trailing", ""),
+            (
+                br#"{"agnt": "a"}"#,
+                "invalid",
+                "unknown field `agnt`",
+                "did you mean `agent`?",
+            ),
+            (
+                br#"{"agent": 3}"#,
+                "invalid",
+                "`agent`: invalid type",
+                "openapi",
+            ),
+            (
+                br#"{"agent": "a", "turns": -1}"#,
+                "invalid",
+                "`turns`",
+                "openapi",
+            ),
+            (b"[]", "invalid", "invalid", "openapi"),
+        ] {
+            let no = read(text).unwrap_err();
+            assert_eq!(no.0, code, "{text:?}");
+            assert!(no.1.contains(words), "{no:?}");
+            assert!(no.2.contains(hint), "{no:?}");
+        }
+        let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        assert_eq!(read(deep.as_bytes()).unwrap_err().0, "too_deep");
+    }
+
+    #[test]
+    fn brackets_in_strings_are_no_depth() {
+        for (text, deep) in [
+            ("3", 0),
+            ("[]", 1),
+            (r#"{"a": [1, {"b": 2}]}"#, 3),
+            (r#""[[[[""#, 0),
+            (r#"["\"[[", "]"]"#, 1),
+        ] {
+            assert_eq!(depth(text), deep, "{text}");
+        }
+    }
+}

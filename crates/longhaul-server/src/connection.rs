@@ -1,0 +1,62 @@
+//! One connection: bounded heads, a patience with silence, and an end.
+//!
+//! Never: held by a client that neither writes nor reads.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_io_timeout::TimeoutStream;
+use tower_service::Service as _;
+
+use crate::app::App;
+use crate::ask::Peer;
+use crate::limits::{HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX, WRITE_WAIT};
+
+/// Serves one connection until either side has enough.
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router: Router) {
+    // Small answers should leave at once.
+    _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_WAIT));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut router = router.clone();
+        async move {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            let answer: Result<Response, Infallible> = router.call(request).await;
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = app.closed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // A client that goes away is no fault; one that writes nonsense is worth a line.
+        if error.is_parse() || error.is_timeout() {
+            tracing::info!(%peer, %error, "a connection was closed");
+        } else {
+            tracing::debug!(%peer, %error, "a connection broke");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Asks for the key: a bearer's, or the session that a key gave out.
+//!
+//! Never: a route that is open because somebody forgot it. What needs no key is
+//! listed here, everything else does.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{AUTHORIZATION, COOKIE, HeaderName, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use longhaul_core::access::{Principal, Role};
+use longhaul_core::port::keyring::Holder;
+use longhaul_engine::handle::Known;
+use longhaul_engine::secret::Secret;
+
+use crate::app::App;
+use crate::ask::Peer;
+use crate::problem::Problem;
+
+/// Routes that need no key: they tell nothing, or bring a key of their own.
+const OPEN: [&str; 6] = [
+    "/livez",
+    "/readyz",
+    "/version",
+    "/a/{token}",
+    "/",
+    "/style.css",
+];
+
+/// Who the bearer of the machine's own key says they are.
+const AS: HeaderName = HeaderName::from_static("x-longhaul-as");
+
+/// So long may that name be.
+const AS_BYTES_MAX: usize = 80;
+
+/// What a request showed, so that a stream can show it again.
+#[derive(Debug, Clone)]
+pub(crate) enum Shown {
+    /// A key.
+    Key(Secret),
+    /// A session.
+    Session(Secret),
+    /// Nothing: loopback is open.
+    Loopback,
+}
+
+/// The caller's name, for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct SaidCaller(pub(crate) String);
+
+/// Lets a request pass whose caller is known, and says who it is.
+pub(crate) async fn key(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let route = request.extensions().get::<MatchedPath>();
+    if route.is_some_and(|route| OPEN.contains(&route.as_str())) {
+        if let Some(peer) = peer
+            && let Err(problem) = app.rates().of_stranger(peer.0.ip())
+        {
+            return problem.into_response();
+        }
+        return next.run(request).await;
+    }
+    match admit(&app, peer, request.headers()).await {
+        Ok((shown, known)) => {
+            let name = known.principal.name.clone();
+            request.extensions_mut().insert(shown);
+            request.extensions_mut().insert(known);
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(SaidCaller(name));
+            response
+        }
+        Err(problem) => {
+            let no_key = problem.status == StatusCode::UNAUTHORIZED;
+            let mut response = problem.into_response();
+            if no_key {
+                let how = HeaderValue::from_static("Bearer realm=\"longhaul\"");
+                response.headers_mut().insert(WWW_AUTHENTICATE, how);
+            }
+            response
+        }
+    }
+}
+
+async fn admit(
+    app: &App,
+    peer: Option<Peer>,
+    headers: &HeaderMap,
+) -> Result<(Shown, Known), Problem> {
+    let shown = shown(app, peer, headers);
+    let known = match &shown {
+        Some(shown) => recognise(app, shown).await?,
+        None => None,
+    };
+    let Some((shown, mut known)) = shown.zip(known) else {
+        if let Some(peer) = peer {
+            app.rates().of_stranger(peer.0.ip())?;
+        }
+        let words = "a key is needed, and none was shown that counts";
+        return Err(
+            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", words).hint(
+                "send `Authorization: Bearer lh_...`; make a key with: longhaul keys new NAME",
+            ),
+        );
+    };
+    match known.holder {
+        // Whoever may read that file may write the store as well, under any name.
+        Holder::Local => {
+            if let Some(name) = said_name(headers) {
+                known.principal.name = name;
+            }
+        }
+        Holder::Key(_) => app.rates().of_key(&known.principal.name)?,
+    }
+    Ok((shown, known))
+}
+
+/// Whose key or session it is, if it counts now.
+pub(crate) async fn recognise(app: &App, shown: &Shown) -> Result<Option<Known>, Problem> {
+    let longhaul = app.longhaul();
+    Ok(match shown {
+        Shown::Key(secret) if app.is_local_key(secret.hash()) => Some(Known::local()),
+        Shown::Key(secret) => longhaul.who(secret).await?,
+        Shown::Session(secret) => longhaul.session(secret).await?,
+        Shown::Loopback => Some(Known {
+            principal: Principal {
+                name: "loopback".to_owned(),
+                role: Role::Operator,
+            },
+            holder: Holder::Local,
+        }),
+    })
+}
+
+fn shown(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> Option<Shown> {
+    if let Some(said) = headers.get(AUTHORIZATION) {
+        let said = said.to_str().ok()?;
+        let (how, secret) = said.split_once(' ')?;
+        let secret = secret.trim();
+        let bearer = how.eq_ignore_ascii_case("bearer") && !secret.is_empty();
+        return bearer.then(|| Shown::Key(Secret::shown(secret)));
+    }
+    if let Some(session) = cookie(headers, &cookie_name(app)) {
+        return Some(Shown::Session(session));
+    }
+    let own = peer.is_some_and(|peer| peer.is_own_machine(headers));
+    (own && app.options().open_loopback).then_some(Shown::Loopback)
+}
+
+/// The session's cookie. Its name carries the port, since cookies ignore ports.
+pub(crate) fn cookie_name(app: &App) -> String {
+    format!("longhaul_{}", app.address().port())
+}
+
+pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| Secret::shown(value))
+}
+
+fn said_name(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get(AS)?;
+    // Names may hold letters beyond ASCII, as whoever types has them.
+    let name = std::str::from_utf8(said.as_bytes()).ok()?;
+    let fits = name == "cli" || name.starts_with("cli:");
+    let plain = name.len() <= AS_BYTES_MAX && !name.chars().any(char::is_control);
+    (fits && plain).then(|| name.to_owned())
+}

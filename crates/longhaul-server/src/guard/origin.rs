@@ -1,0 +1,95 @@
+//! Checks which page a request comes from: no other site may speak for its
+//! visitors.
+//!
+//! Never: an answer that lets another site read. There is no CORS here.
+
+use axum::extract::Request;
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use crate::problem::Problem;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Lets a request pass that no other site has made.
+pub(crate) async fn origin(request: Request, next: Next) -> Response {
+    match is_foreign(request.method(), request.headers()) {
+        false => next.run(request).await,
+        true => Problem::forbidden("this request comes from another site's page")
+            .hint("open Longhaul's own page, or call the API from a program with a key")
+            .into_response(),
+    }
+}
+
+fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
+    let word = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let origin = headers.get_all(ORIGIN).iter();
+    let host = word(&HOST).unwrap_or_default();
+    let stranger = origin
+        .map(|origin| origin.to_str().unwrap_or("?"))
+        .any(|origin| !is_same(origin, host));
+    if stranger {
+        return true;
+    }
+    // A link in a mail or a chat leads here from elsewhere, and only shows.
+    let looks = method == Method::GET || method == Method::HEAD;
+    let follows_link = looks && word(&FETCH_MODE) == Some("navigate");
+    word(&FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "?") && !follows_link
+}
+
+/// Whether an origin is the host that the request names. The scheme is left
+/// out: a proxy may speak TLS for us.
+fn is_same(origin: &str, host: &str) -> bool {
+    let rest = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_another_site_is_told_from_our_own() {
+        let cases: [(&str, &[(&str, &str)], bool); 10] = [
+            ("GET", &[], false),
+            ("POST", &[("origin", "http://localhost:4180")], false),
+            ("POST", &[("origin", "https://LOCALHOST:4180")], false),
+            ("POST", &[("origin", "http://localhost:9999")], true),
+            ("POST", &[("origin", "http://evil.example")], true),
+            ("POST", &[("origin", "null")], true),
+            ("GET", &[("sec-fetch-site", "same-origin")], false),
+            ("GET", &[("sec-fetch-site", "cross-site")], true),
+            (
+                "GET",
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                ],
+                false,
+            ),
+            (
+                "POST",
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                ],
+                true,
+            ),
+        ];
+        for (method, said, foreign) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "localhost:4180".parse().unwrap());
+            for (name, value) in said {
+                let name: HeaderName = name.parse().unwrap();
+                headers.insert(name, value.parse().unwrap());
+            }
+            let method: Method = method.parse().unwrap();
+            assert_eq!(is_foreign(&method, &headers), foreign, "{method} {said:?}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Counts requests: each key has its own rate, and so has each address that
+//! shows none.
+//!
+//! Never: one caller's haste at the cost of another.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::http::StatusCode;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use crate::limits::STRANGER_RATE;
+use crate::problem::Problem;
+
+/// After so many requests of strangers, those who are gone are forgotten.
+const FORGET_EVERY: u32 = 1_024;
+
+/// The rates of this server.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    keys: DefaultKeyedRateLimiter<String>,
+    strangers: DefaultKeyedRateLimiter<IpAddr>,
+    clock: DefaultClock,
+    asked: AtomicU32,
+}
+
+impl Rates {
+    pub(crate) fn new(per_key: NonZeroU32) -> Self {
+        let strangers = NonZeroU32::new(STRANGER_RATE).unwrap_or(NonZeroU32::MIN);
+        Self {
+            keys: RateLimiter::keyed(Quota::per_second(per_key)),
+            strangers: RateLimiter::keyed(Quota::per_second(strangers)),
+            clock: DefaultClock::default(),
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts a request of a key.
+    pub(crate) fn of_key(&self, name: &str) -> Result<(), Problem> {
+        let counted = self.keys.check_key(&name.to_owned());
+        counted.map_err(|busy| too_many(busy.wait_time_from(self.clock.now())))
+    }
+
+    /// Counts a request of somebody without a key that counts.
+    pub(crate) fn of_stranger(&self, address: IpAddr) -> Result<(), Problem> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked.is_multiple_of(FORGET_EVERY) {
+            self.strangers.retain_recent();
+            self.strangers.shrink_to_fit();
+        }
+        let counted = self.strangers.check_key(&address);
+        counted.map_err(|busy| too_many(busy.wait_time_from(self.clock.now())))
+    }
+}
+
+fn too_many(wait: std::time::Duration) -> Problem {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let words = "too many requests in one second";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", words)
+        .hint("slow down, or raise `[server] rate`")
+        .retry_after(u32::try_from(seconds.max(1)).unwrap_or(1))
+}

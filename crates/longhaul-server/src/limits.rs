@@ -1,0 +1,46 @@
+//! What bounds a caller, in one list.
+//!
+//! Never: a bound that is hit in silence. Each has its words in a problem.
+
+use std::time::Duration;
+
+/// The longest body of a request.
+pub(crate) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// So deep may JSON be nested.
+pub(crate) const DEPTH_MAX: usize = 64;
+
+/// The longest query, and so many parts of it.
+pub(crate) const QUERY_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const QUERY_PAIRS_MAX: usize = 64;
+
+/// So many headers, and so many bytes of them with the request's first line.
+pub(crate) const HEADERS_MAX: usize = 64;
+pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// A head must have come after this time, on a new connection or a kept one.
+pub(crate) const HEAD_WAIT: Duration = Duration::from_secs(30);
+
+/// A body must have come after this time.
+pub(crate) const BODY_WAIT: Duration = Duration::from_secs(20);
+
+/// A request that is no stream must be answered after this time.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// A client that reads nothing for so long is let go of.
+pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// So many connections at once.
+pub(crate) const CONNECTIONS_MAX: usize = 8_192;
+
+/// So many streams at once for one caller.
+pub(crate) const STREAMS_MAX: u32 = 2_000;
+
+/// When a server stops, connections have so long to end by themselves.
+pub(crate) const GOODBYE_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest idempotency key.
+pub(crate) const KEY_BYTES_MAX: usize = 255;
+
+/// Callers without a key that counts: so many requests a second from one address.
+pub(crate) const STRANGER_RATE: u32 = 50;

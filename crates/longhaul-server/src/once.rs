@@ -1,0 +1,154 @@
+//! Requests with an `Idempotency-Key`: each counts once, however often it is
+//! sent, and every repetition gets the first answer.
+//!
+//! Never: left half done because the caller went away. Such a request runs to
+//! its end in a task of its own.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http_body_util::BodyExt as _;
+use longhaul_core::port::keyring::{Begun, Reply, ReplyKey};
+use longhaul_core::raw::Hash;
+use longhaul_engine::handle::Known;
+
+use crate::app::App;
+use crate::body;
+use crate::limits::KEY_BYTES_MAX;
+use crate::problem::Problem;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Lets a request pass, once if it asks for that.
+pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let known = request.extensions().get::<Known>().cloned();
+    match (said_key(request.headers()), known) {
+        (Ok(Some(key)), Some(known)) => {
+            let principal = known.principal.name;
+            let of = ReplyKey { principal, key };
+            begin(app, of, request, next)
+                .await
+                .unwrap_or_else(axum::response::IntoResponse::into_response)
+        }
+        (Ok(_), _) => next.run(request).await,
+        (Err(problem), _) => problem.into_response(),
+    }
+}
+
+/// The key that a request names.
+pub(crate) fn said_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut said = headers.get_all(KEY).iter();
+    let Some(key) = said.next() else {
+        return Ok(None);
+    };
+    let plain = key
+        .to_str()
+        .ok()
+        .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
+    match (plain, said.next()) {
+        (Some(key), None) => Ok(Some(key.to_owned())),
+        _ => {
+            let words = format!(
+                "an Idempotency-Key stands there once, with 1 to {KEY_BYTES_MAX} plain letters"
+            );
+            Err(Problem::bad_request("bad_idempotency_key", words))
+        }
+    }
+}
+
+async fn begin(app: App, of: ReplyKey, request: Request, next: Next) -> Result<Response, Problem> {
+    let (parts, came) = request.into_parts();
+    let asked = format!("{} {}\n", parts.method, parts.uri.path()).into_bytes();
+    let head = Request::from_parts(parts.clone(), came);
+    let sent = body::collect(head, &app).await?;
+    let whole = Hash::of(&[asked, sent.clone()].concat());
+    match app.longhaul().begin_reply(of.clone(), whole).await? {
+        Begun::Done(reply) => Ok(again(reply)),
+        Begun::Running => {
+            let words = "a request with this Idempotency-Key is being answered at this moment";
+            Err(
+                Problem::new(StatusCode::CONFLICT, "idempotency_running", words)
+                    .hint("wait a moment and send it again")
+                    .retry_after(1),
+            )
+        }
+        Begun::Other => Err(longhaul_engine::Error::KeyReused.into()),
+        Begun::Mine => {
+            let request = Request::from_parts(parts, Body::from(sent));
+            let done = app.crew().spawn(carry_out(app.clone(), of, request, next));
+            // Whoever waits here may be dropped; the task goes on.
+            done.await.map_err(|_| Problem::internal())
+        }
+    }
+}
+
+/// Does what was asked, and keeps the answer if it changed anything.
+async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Response {
+    let mut giving_up = GivingUp {
+        app: app.clone(),
+        of: Some(of.clone()),
+    };
+    let response = next.run(request).await;
+    if !response.status().is_success() {
+        // Nothing was changed, so it may be sent again as it is.
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => return Problem::internal().into_response(),
+    };
+    let location = parts.headers.get(LOCATION);
+    let reply = Reply {
+        status: parts.status.as_u16(),
+        location: location.and_then(|at| at.to_str().ok()).map(str::to_owned),
+        body: bytes.to_vec(),
+    };
+    giving_up.of = None;
+    if let Err(error) = app.longhaul().keep_reply(of, reply).await {
+        // It is done and said; a repetition would find what it made.
+        tracing::warn!(%error, "an answer could not be kept");
+    }
+    Response::from_parts(parts, Body::from(bytes))
+}
+
+/// Frees the key of a request that came to nothing, also when it panicked.
+struct GivingUp {
+    app: App,
+    of: Option<ReplyKey>,
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        let Some(of) = self.of.take() else { return };
+        let app = self.app.clone();
+        self.app.crew().spawn(async move {
+            if let Err(error) = app.longhaul().drop_reply(of).await {
+                tracing::warn!(%error, "a key stays taken until its time is over");
+            }
+        });
+    }
+}
+
+/// The first answer once more.
+fn again(reply: Reply) -> Response {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, reply.body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    if let Some(at) = reply
+        .location
+        .and_then(|at| HeaderValue::from_str(&at).ok())
+    {
+        headers.insert(LOCATION, at);
+    }
+    response
+}

@@ -1,0 +1,80 @@
+//! The description of the API, made from the handlers themselves.
+//!
+//! Never: written by hand beside them.
+
+use utoipa::OpenApi;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder,
+};
+
+use crate::problem::ProblemBody;
+use crate::routes::described;
+
+/// What the router's own collection starts from.
+#[derive(Debug, OpenApi)]
+#[openapi(
+    components(schemas(ProblemBody)),
+    tags(
+        (name = "runs", description = "What agents do"),
+        (name = "steering", description = "Messages to runs that are under way"),
+        (name = "events", description = "Journals as pages and streams"),
+        (name = "gates", description = "What waits for an answer"),
+        (name = "inboxes", description = "Tasks for agents"),
+        (name = "agents", description = "Who can be asked"),
+        (name = "lanes", description = "Runs that go one after another"),
+        (name = "keys", description = "Who may come in"),
+        (name = "health", description = "Whether it lives and works"),
+    ),
+)]
+pub(crate) struct Base;
+
+/// The description of the API, OpenAPI 3.1.
+pub fn document() -> Document {
+    let mut document = described().into_openapi();
+    document.info = InfoBuilder::new()
+        .title("Longhaul")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "A durable runtime for AI agents. A run is a journal of facts and outlives its \
+             process. Every answer that is no success is a problem with a code and a hint.",
+        ))
+        .build();
+    let mut components = document.components.take().unwrap_or_default();
+    components.add_security_scheme(
+        "key",
+        SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
+    );
+    document.components = Some(components);
+    document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
+    for item in document.paths.paths.values_mut() {
+        operations(item).for_each(add_problem);
+    }
+    document
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [
+        &mut item.get,
+        &mut item.post,
+        &mut item.put,
+        &mut item.patch,
+        &mut item.delete,
+    ]
+    .into_iter()
+    .filter_map(Option::as_mut)
+}
+
+/// Whatever goes wrong is a problem, everywhere.
+fn add_problem(operation: &mut Operation) {
+    let problem = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .build();
+    let response = ResponseBuilder::new()
+        .description("A problem")
+        .content("application/problem+json", problem)
+        .build();
+    let answers = &mut operation.responses.responses;
+    answers.insert("default".to_owned(), RefOr::T(response));
+}

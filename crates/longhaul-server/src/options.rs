@@ -1,0 +1,42 @@
+//! What whoever starts a server decides about it.
+//!
+//! Never: read from a file or the environment here. They are handed in.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use longhaul_engine::secret::Secret;
+
+/// So many requests a second a key may make, unless it is said otherwise.
+pub const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names in the `Host` header beside those of loopback.
+    pub hosts: Vec<String>,
+    /// Callers on loopback need no key, except to decide and to make keys.
+    pub open_loopback: bool,
+    /// So many requests a second for each key; the machine's own has no rate.
+    pub rate: NonZeroU32,
+    /// Who serves tasks that name no agent, by inbox.
+    pub inboxes: BTreeMap<String, String>,
+    /// The machine's own key.
+    pub local_key: Secret,
+    /// Which build this is.
+    pub version: String,
+}
+
+impl Options {
+    /// A server that nobody but the holder of this key may use.
+    pub fn new(local_key: Secret) -> Self {
+        Self {
+            hosts: Vec::new(),
+            open_loopback: false,
+            rate: RATE,
+            inboxes: BTreeMap::new(),
+            local_key,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}

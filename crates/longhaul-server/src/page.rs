@@ -1,0 +1,69 @@
+//! Pages for people, made on the server: they work without a script.
+//!
+//! Never: a word of a model or a person that is not escaped.
+
+pub(crate) mod link;
+pub(crate) mod start;
+pub(crate) mod style;
+
+use askama::Template;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+
+use crate::app::App;
+use crate::problem::Problem;
+
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// What a page may load and where its forms may lead: here, and nowhere else.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
+                      base-uri 'none'; frame-ancestors 'none'";
+
+/// A page as an answer.
+pub(crate) fn page(status: StatusCode, template: &impl Template) -> Result<Response, Problem> {
+    let text = template.render().map_err(|error| {
+        tracing::error!(%error, "a page can't be made");
+        Problem::internal()
+    })?;
+    let mut response = (status, text).into_response();
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (ROBOTS, "noindex, nofollow"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+/// A page with a few words and maybe commands.
+#[derive(Debug, Template)]
+#[template(path = "word.html")]
+pub(crate) struct WordPage<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) lines: &'a [String],
+    pub(crate) commands: &'a [(&'a str, String)],
+}
+
+/// A few words as a page.
+pub(crate) fn words(
+    app: &App,
+    status: StatusCode,
+    title: &str,
+    lines: &[String],
+) -> Result<Response, Problem> {
+    let version = &app.options().version;
+    let commands = &[];
+    page(
+        status,
+        &WordPage {
+            version,
+            title,
+            lines,
+            commands,
+        },
+    )
+}

@@ -1,0 +1,131 @@
+//! A no, or a fault, as programs and people read it: what, why, what helps.
+//!
+//! Never: an answer without a code, and never a stack, a path or a secret in one.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// A problem, before it is known which request it answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) detail: String,
+    pub(crate) hint: String,
+    /// A name that may have been meant.
+    pub(crate) like: Option<String>,
+    /// It may be tried again after so many seconds.
+    pub(crate) retry_after: Option<u32>,
+}
+
+/// A problem as it is written: `application/problem+json`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemBody<'a> {
+    /// Which problem, as a URI that need not lead anywhere.
+    #[serde(rename = "type")]
+    #[schema(rename = "type")]
+    kind: String,
+    /// The status in words.
+    title: &'a str,
+    /// The status.
+    status: u16,
+    /// What is wrong with this request.
+    detail: &'a str,
+    /// A word for programs.
+    code: &'a str,
+    /// What helps.
+    hint: &'a str,
+    /// A name that may have been meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    like: Option<&'a str>,
+    /// What to name when you ask somebody about it.
+    request_id: &'a str,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            hint: String::new(),
+            like: None,
+            retry_after: None,
+        }
+    }
+
+    /// The same, with what helps.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The same, with when it may be tried again.
+    #[must_use]
+    pub(crate) const fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// What was sent can't be read at all.
+    pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    /// What was sent can be read and makes no sense.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
+    }
+
+    pub(crate) fn not_found(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, detail)
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// A fault of ours; what it was stands in the log.
+    pub(crate) fn internal() -> Self {
+        let words = "something went wrong inside Longhaul; what was acknowledged before stands";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", words)
+            .hint("it is safe to try again with an Idempotency-Key; the server's log says more")
+    }
+
+    /// The problem as a response to this request.
+    pub(crate) fn write(&self, request_id: &str) -> Response {
+        let body = ProblemBody {
+            kind: format!("urn:longhaul:problem:{}", self.code),
+            title: self.status.canonical_reason().unwrap_or("Problem"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code,
+            hint: &self.hint,
+            like: self.like.as_deref(),
+            request_id,
+        };
+        let text = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (self.status, text).into_response();
+        let headers = response.headers_mut();
+        let kind = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, kind);
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// Carries the problem outward to where the request's id is known.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,84 @@
+//! Accepts connections until it is told to stop, then lets them end.
+//!
+//! Never: a connection without a seat, or one that outlives the server.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::time::Millis;
+use longhaul_engine::Error;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::app::App;
+use crate::connection;
+use crate::limits::{CONNECTIONS_MAX, GOODBYE_WAIT};
+use crate::routes::router;
+
+/// When the system has no room for another connection, it is asked again after this.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// Serves until `stop` returns. The caller owns the listener and the end.
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let longhaul = app.longhaul().clone();
+    let tail = longhaul.ports().tail.clone();
+    let crew = TaskTracker::new();
+    let ended = tokio::select! {
+        biased;
+        () = stop => Ok(()),
+        broke = tail.read(longhaul.ports()) => broke,
+        () = accept(listener, &app, &crew) => Ok(()),
+    };
+    app.stop();
+    app.close();
+    crew.close();
+    app.crew().close();
+    let clock = &longhaul.ports().clock;
+    let late = clock.now().plus(Millis::from(GOODBYE_WAIT));
+    tokio::select! {
+        biased;
+        () = async { crew.wait().await; app.crew().wait().await; } => {}
+        () = clock.sleep_until(late) => {
+            tracing::info!(open = crew.len(), "connections were cut off");
+        }
+    }
+    ended
+}
+
+async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker) {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let router = router(app.clone());
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let served = connection::serve(stream, peer, app.clone(), router.clone());
+                crew.spawn(async move {
+                    served.await;
+                    drop(seat);
+                });
+            }
+            Err(error) => {
+                // A client may be gone before it was greeted; anything else is
+                // the system's, and passes or is seen in the log.
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+                ) {
+                    tracing::warn!(%error, "no connection can be accepted");
+                    let clock = &app.longhaul().ports().clock;
+                    let soon = clock.now().plus(Millis::from(BREATH));
+                    clock.sleep_until(soon).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! All runs as one stream, in the order in which their facts were written.
+//!
+//! Never: waits for one run to hear of another.
+
+use axum::body::Bytes;
+use longhaul_core::port::shelves::Place;
+use tokio::sync::watch;
+
+use crate::problem::Problem;
+use crate::stream::sse::{Pieces, Reader, write_entry};
+
+/// So many facts are read at once.
+const PAGE: usize = 200;
+
+/// Everything that somebody reads.
+#[derive(Debug)]
+pub(crate) struct AllStream {
+    reader: Reader,
+    filter: Filter,
+    bell: watch::Receiver<Place>,
+    after: Place,
+    /// The last look found nothing more.
+    caught_up: bool,
+}
+
+/// Which kinds of facts are wanted: names, or beginnings such as `run.*`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter(Vec<String>);
+
+impl Filter {
+    /// Kinds with commas between; empty: all.
+    pub(crate) fn read(said: &str) -> Result<Self, Problem> {
+        let mut kinds = Vec::new();
+        for kind in said
+            .split(',')
+            .map(str::trim)
+            .filter(|kind| !kind.is_empty())
+        {
+            let stem = kind.strip_suffix(".*").unwrap_or(kind);
+            let plain = |letter: char| letter.is_ascii_lowercase() || "._".contains(letter);
+            if stem != "*" && !stem.chars().all(plain) {
+                let words = "`filter` lists kinds of events, such as `gate.raised,run.*`";
+                return Err(Problem::invalid(words));
+            }
+            kinds.push(kind.to_owned());
+        }
+        Ok(Self(kinds))
+    }
+
+    fn wants(&self, kind: &str) -> bool {
+        let fits = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(stem) => kind.starts_with(stem),
+            None => kind == wanted,
+        };
+        self.0.is_empty() || self.0.iter().any(fits)
+    }
+}
+
+impl AllStream {
+    /// Reads everything from after a place on; none named: from now on.
+    pub(crate) async fn open(
+        reader: Reader,
+        filter: Filter,
+        after: Option<Place>,
+    ) -> Result<Self, Problem> {
+        let longhaul = reader.app.longhaul();
+        let bell = longhaul.ports().tail.follow_all();
+        let bell = bell.ok_or_else(Problem::internal)?;
+        let after = match after {
+            Some(after) => after,
+            None => longhaul.end().await?,
+        };
+        Ok(Self {
+            filter,
+            bell,
+            after,
+            caught_up: false,
+            reader,
+        })
+    }
+
+    /// What stands there now; none: nothing that is wanted.
+    async fn look(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
+        let longhaul = self.reader.app.longhaul();
+        let tail = longhaul.written(self.after, PAGE).await?;
+        let mut text = String::new();
+        for (place, entry) in &tail.entries {
+            self.after = *place;
+            if self.filter.wants(entry.event.kind())
+                && let Err(error) = write_entry(&mut text, place.0, entry)
+            {
+                tracing::error!(run = %entry.run, %error, "an event can't be written");
+            }
+        }
+        self.caught_up = tail.entries.is_empty();
+        Ok((!text.is_empty()).then(|| Bytes::from(text)))
+    }
+}
+
+impl Pieces for AllStream {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.caught_up {
+                let Self { reader, bell, .. } = self;
+                let stopping = reader.app.clone();
+                tokio::select! {
+                    biased;
+                    () = stopping.stopped() => return None,
+                    rung = bell.changed() => rung.ok()?,
+                    beat = reader.beat() => return beat,
+                }
+            }
+            match self.look().await {
+                Ok(Some(text)) => return Some(text),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the stream of all runs broke off");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_wanted_by_name_or_beginning() {
+        let wants = |filter: &str, kind: &str| Filter::read(filter).unwrap().wants(kind);
+        for (filter, kind, wanted) in [
+            ("", "run.created", true),
+            ("run.*", "run.created", true),
+            ("run.*", "runner.created", false),
+            ("gate.raised, run.completed", "run.completed", true),
+            ("gate.raised", "gate.answered", false),
+            ("*", "tool.started", true),
+        ] {
+            assert_eq!(wants(filter, kind), wanted, "{filter} {kind}");
+        }
+        assert!(Filter::read("run.created;drop").is_err());
+    }
+}
