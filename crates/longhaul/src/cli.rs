@@ -12,8 +12,10 @@ mod card;
 mod chaos;
 mod config;
 mod demo;
+mod dev;
 mod driven;
 mod driving;
+mod eof;
 mod exit;
 mod fail;
 mod figure;
@@ -21,6 +23,7 @@ mod follow;
 mod gates;
 mod here;
 mod interrupts;
+mod log;
 mod ls;
 mod mark;
 mod me;
@@ -37,6 +40,8 @@ mod resume;
 mod run;
 mod runtime;
 mod say;
+mod serve;
+mod serving;
 mod show;
 mod steer;
 mod submit;
@@ -70,6 +75,10 @@ pub(crate) struct Cli {
 enum Command {
     /// Shows an agent at work, an approval, a SIGKILL and a recovery; needs no key
     Demo(demo::Demo),
+    /// Server and driver in one, for writing agents: reads them again when they change
+    Dev(dev::Dev),
+    /// Server and driver in one, for production
+    Serve(serve::Serve),
     /// Submits a task and follows it to its end; drives if nobody does
     Run(run::Run),
     /// Submits a task and returns as soon as it is on disk
@@ -118,13 +127,14 @@ enum Command {
 impl Cli {
     /// Runs the command and says what went wrong, why, and what helps.
     pub(crate) fn run(self) -> ExitCode {
-        tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_max_level(tracing::Level::WARN)
-            .with_target(false)
-            .init();
+        // A server has a log of its own.
+        if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
+            log::warnings();
+        }
         let done = match self.command {
             Command::Demo(demo) => demo.run(),
+            Command::Dev(dev) => dev.run(),
+            Command::Serve(serve) => serve.run(),
             Command::Run(run) => run.run(),
             Command::Submit(submit) => submit.run(),
             Command::Worker(worker) => worker.run(),

@@ -7,5 +7,7 @@ pub mod agents;
 pub mod assemble;
 pub mod config;
 mod like;
+pub mod local_key;
+pub mod marker;
 pub mod span;
 pub mod written;

@@ -23,6 +23,24 @@ pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
     })
 }
 
+/// The same, with what stands in the project's `.env` where nothing else sets it.
+pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundings> {
+    let file = quiet_config(&here)?.root.join(".env");
+    let lines = match dotenvy::from_path_iter(&file) {
+        Ok(lines) => lines,
+        Err(error) if error.not_found() => return Ok(here),
+        Err(error) => anyhow::bail!("`{}` can't be read: {error}", file.display()),
+    };
+    for line in lines {
+        // What is wrong is named by its place only: a line may hold a secret.
+        let Ok((name, value)) = line else {
+            anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
+        };
+        here.env.entry(name).or_insert(value);
+    }
+    Ok(here)
+}
+
 /// The configuration that holds here, and what there is to say about it.
 pub(crate) fn config(here: &Surroundings) -> anyhow::Result<Config> {
     let config = quiet_config(here)?;

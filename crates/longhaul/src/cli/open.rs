@@ -107,7 +107,7 @@ fn opening(role: Role) -> Opening {
 
 /// After a failed sync nothing is known: the process ends, and the next one
 /// reads what is really there.
-fn fatal() -> Fatal {
+pub(crate) fn fatal() -> Fatal {
     Arc::new(|why: &str| {
         say::talk(&format!(
             "error: the store failed, and nothing is known until it is read again: {why}"

@@ -12,6 +12,7 @@ use longhaul_engine::worker::Worker as Engine;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cli::eof::parent_gone;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::{open, runtime, say};
@@ -103,17 +104,4 @@ impl Worker {
             }
         })
     }
-}
-
-/// Returns when whoever started this process has closed its stdin.
-async fn parent_gone(heeded: bool) {
-    if !heeded {
-        return std::future::pending().await;
-    }
-    let (gone, heard) = tokio::sync::oneshot::channel::<()>();
-    std::thread::spawn(move || {
-        _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        drop(gone);
-    });
-    _ = heard.await;
 }

@@ -56,6 +56,18 @@ pub const KEYS: &[Key] = &[
         "further names allowed in the Host header",
     )
     .or("[]"),
+    key(
+        "server.rate",
+        Kind::Count,
+        "requests a second for each key; the machine's own has no rate",
+    )
+    .or("1000"),
+    key(
+        "server.open_loopback",
+        Kind::Flag,
+        "whether programs on this machine may submit and steer without a key",
+    )
+    .or("false"),
     key("worker.concurrency", Kind::Count, "runs in flight").or("256"),
     key(
         "worker.lease",

@@ -190,6 +190,12 @@ impl Config {
         }
     }
 
+    /// Yes or no; no unless it is set.
+    pub fn flag(&self, path: &str) -> bool {
+        let set = self.settings.get(path).map(|setting| &setting.value);
+        matches!(set, Some(Value::Flag(true)))
+    }
+
     /// A whole number.
     pub fn whole(&self, path: &str) -> Option<u64> {
         match self.settings.get(path)?.value {

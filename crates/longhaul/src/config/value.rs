@@ -30,6 +30,17 @@ pub enum Value {
 }
 
 impl Value {
+    /// The texts in it, one or several.
+    pub fn words(&self) -> Vec<String> {
+        match self {
+            Self::Text(text) => vec![text.clone()],
+            Self::Texts(texts) => texts.clone(),
+            Self::Whole(_) | Self::Real(_) | Self::Flag(_) | Self::Span(_) | Self::Any(_) => {
+                Vec::new()
+            }
+        }
+    }
+
     /// The value as JSON, for people: without passwords.
     pub fn shown(&self) -> Json {
         match self {

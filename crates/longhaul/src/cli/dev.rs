@@ -1,0 +1,36 @@
+//! `longhaul dev`: the server and the driver of a project while it is written:
+//! agents are read again when their files change.
+//!
+//! Never: another server than `serve`. Only what is read, and when, differs.
+
+use clap::Args;
+
+use crate::cli::exit::Exit;
+use crate::cli::here;
+use crate::cli::serving::{Manner, Serving, ServingArgs};
+
+const EXAMPLES: &str = "Examples:
+  longhaul dev                       http://127.0.0.1:4180; agents/*.md are read again when saved
+  longhaul dev --listen 127.0.0.1:0  any free port
+  longhaul run AGENT \"...\"           in another terminal: it finds this server by itself
+
+Variables in .env count as if they were set, where nothing else sets them.";
+
+/// Serves and drives, and reads agents again.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Dev {
+    #[command(flatten)]
+    serving: ServingArgs,
+}
+
+impl Dev {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let manner = Manner {
+            command: "dev",
+            reloads: true,
+        };
+        let here = here::with_env_file(here::surroundings()?)?;
+        Serving::open(&self.serving, &here, manner)?.run()
+    }
+}

@@ -1,0 +1,248 @@
+//! The log: one line for each thing that happens, for people on a terminal and
+//! as JSON elsewhere.
+//!
+//! Never: a secret. What is known to be one is taken out of every line.
+
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use longhaul_core::time::{Clock as _, Timestamp};
+use longhaul_engine::clock::SystemClock;
+use longhaul_engine::secret::KEY_PREFIX;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::cli::plain;
+use crate::cli::teller::clock;
+
+/// Shorter words are too common to be taken out.
+const SECRET_LETTERS_MIN: usize = 8;
+
+/// How lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// For people
+    Human,
+    /// For programs: one object a line
+    Json,
+}
+
+impl Style {
+    /// What fits where stderr leads.
+    pub(crate) fn by_terminal() -> Self {
+        match std::io::stderr().is_terminal() {
+            true => Self::Human,
+            false => Self::Json,
+        }
+    }
+}
+
+/// Words of the commands that only say when something is wrong.
+pub(crate) fn warnings() {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(Level::WARN)
+        .with_target(false)
+        .init();
+}
+
+/// Lines about everything that happens, without these secrets.
+pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
+    let lines = Lines {
+        style,
+        mask: Mask::new(secrets),
+    };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(Level::INFO)
+        .event_format(lines)
+        .init();
+}
+
+/// Secrets by the names under which they may be spoken of.
+#[derive(Debug)]
+struct Mask(Vec<(String, String)>);
+
+impl Mask {
+    fn new(mut secrets: Vec<(String, String)>) -> Self {
+        secrets.retain(|(_, value)| value.len() >= SECRET_LETTERS_MIN);
+        // The longest first: a secret may hold another.
+        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        Self(secrets)
+    }
+
+    fn clean(&self, line: &str) -> String {
+        let mut line = line.to_owned();
+        for (name, value) in &self.0 {
+            if line.contains(value.as_str()) {
+                line = line.replace(value.as_str(), &format!("{{{{secret:{name}}}}}"));
+            }
+        }
+        without_keys(&line)
+    }
+}
+
+/// A line without the letters of our own keys, whoever wrote them into it.
+fn without_keys(line: &str) -> String {
+    let mut rest = line;
+    let mut clean = String::with_capacity(line.len());
+    while let Some(at) = rest.find(KEY_PREFIX) {
+        let after = &rest[at + KEY_PREFIX.len()..];
+        let letters = after
+            .find(|letter: char| !letter.is_ascii_alphanumeric())
+            .unwrap_or(after.len());
+        clean.push_str(&rest[..at + KEY_PREFIX.len()]);
+        match letters >= SECRET_LETTERS_MIN {
+            true => clean.push('…'),
+            false => clean.push_str(&after[..letters]),
+        }
+        rest = &after[letters..];
+    }
+    clean.push_str(rest);
+    clean
+}
+
+/// Makes lines of events.
+#[derive(Debug)]
+struct Lines {
+    style: Style,
+    mask: Mask,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let line = match self.style {
+            Style::Human => human(SystemClock.now(), event.metadata().level(), &fields),
+            Style::Json => json(SystemClock.now(), event.metadata().level(), fields),
+        };
+        writeln!(writer, "{}", self.mask.clean(&line))
+    }
+}
+
+/// What an event says.
+#[derive(Debug, Default)]
+struct Fields {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    fn take(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            (name, value) => {
+                self.others.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.take(field, Value::String(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, Value::String(value.to_owned()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, Value::from(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, Value::from(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, Value::from(value));
+    }
+}
+
+/// A line for people: when, which run, what.
+fn human(at: Timestamp, level: &Level, fields: &Fields) -> String {
+    let mut line = clock(at);
+    if let Some(Value::String(run)) = fields.others.get("run") {
+        _ = write!(line, "  {run}");
+    }
+    match *level {
+        Level::ERROR => line.push_str("  error:"),
+        Level::WARN => line.push_str("  warning:"),
+        _ => line.push(' '),
+    }
+    _ = write!(line, " {}", fields.message);
+    for (name, value) in fields.others.iter().filter(|(name, _)| *name != "run") {
+        match value {
+            Value::String(text) => _ = write!(line, "  {name}={}", plain::line(text)),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => _ = write!(line, "  {name}={value}"),
+        }
+    }
+    plain::line(&line)
+}
+
+/// A line for programs.
+fn json(at: Timestamp, level: &Level, fields: Fields) -> String {
+    let mut line = Map::new();
+    line.insert("at".to_owned(), Value::String(at.to_string()));
+    let level = level.as_str().to_ascii_lowercase();
+    line.insert("level".to_owned(), Value::String(level));
+    line.insert("message".to_owned(), Value::String(fields.message));
+    line.extend(fields.others);
+    Value::Object(line).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_taken_out_of_a_line() {
+        let secrets = [("TOKEN", "hunter2-and-more"), ("SHORT", "abc"), ("PART", "hunter2-and")];
+        let mask = Mask::new(secrets.map(|(n, v)| (n.to_owned(), v.to_owned())).into());
+        for (line, clean) in [
+            ("nothing here, abc", "nothing here, abc"),
+            ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
+            ("part hunter2-and!", "part {{secret:PART}}!"),
+            ("Bearer lh_0123456789abcdef end", "Bearer lh_… end"),
+            ("lh_ and lh_short", "lh_ and lh_short"),
+            ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
+        ] {
+            assert_eq!(mask.clean(line), clean);
+        }
+    }
+
+    #[test]
+    fn a_line_is_for_people_or_for_programs() {
+        let fields = || {
+            let mut others = Map::new();
+            others.insert("run".into(), "run_1".into());
+            others.insert("turns".into(), 3.into());
+            Fields { message: "completed".into(), others }
+        };
+        let at = Timestamp::default();
+        let line = human(at, &Level::INFO, &fields());
+        assert!(line.ends_with("  run_1  completed  turns=3"), "{line}");
+        let line: Value = serde_json::from_str(&json(at, &Level::WARN, fields())).unwrap();
+        assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
+    }
+}

@@ -1,0 +1,278 @@
+//! A server and a driver in one process, from the first line to the last.
+//!
+//! Never: a server without its driver, or one that goes on when the other broke.
+
+mod banner;
+mod lifecycle;
+mod reload;
+
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use clap::Args;
+use longhaul::assemble::{House, Opening, open, store_file, worker_options};
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::Surroundings;
+use longhaul::local_key;
+use longhaul::marker::{Marker, Standing};
+use longhaul_core::port::keyring::Holder;
+use longhaul_engine::secret::{KEY_PREFIX, Secret};
+use longhaul_engine::stop::Stop;
+use longhaul_engine::worker::Worker;
+use longhaul_server::options::RATE;
+use longhaul_server::{App, Options};
+use longhaul_store::Role;
+use tokio::sync::oneshot;
+
+use crate::cli::eof::parent_gone;
+use crate::cli::exit::Exit;
+use crate::cli::fail::{self, Failure};
+use crate::cli::interrupts::Interrupts;
+use crate::cli::log::{self, Style};
+use crate::cli::open::fatal;
+use crate::cli::serving::banner::banner;
+use crate::cli::serving::lifecycle::Lifecycle;
+use crate::cli::serving::reload::Reload;
+use crate::cli::{here, runtime};
+
+/// How a server is started.
+#[derive(Debug, Args)]
+pub(crate) struct ServingArgs {
+    /// Where to listen, in the place of what is set; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// How the log looks; unless it is said, for people on a terminal and JSON elsewhere
+    #[arg(long, value_enum)]
+    log: Option<Style>,
+    /// Stop when stdin is closed: for programs that start a server and may die
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+/// What tells one command from the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) command: &'static str,
+    pub(crate) reloads: bool,
+}
+
+/// A server about to run.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    house: House,
+    listener: TcpListener,
+    address: SocketAddr,
+    local_key: Secret,
+    manner: Manner,
+    until_eof: bool,
+    style: Style,
+    _marker: Standing,
+}
+
+impl Serving {
+    /// Takes the address, the store and the key, in this order: whoever can't
+    /// have one has changed nothing.
+    pub(crate) fn open(
+        args: &ServingArgs,
+        here: &Surroundings,
+        manner: Manner,
+    ) -> anyhow::Result<Self> {
+        let style = args.log.unwrap_or_else(Style::by_terminal);
+        let config = here::config(here)?;
+        log::everything(style, secrets(&config, here));
+        more_files();
+        let (listener, address) = listen(&config, args.listen.as_deref())?;
+        let url = format!("http://{address}");
+        let opening = Opening {
+            role: Role::Driver,
+            holder: format!("longhaul {} at {url}", manner.command),
+            fatal: Some(fatal()),
+        };
+        let house = open(config, opening).map_err(fail::assemble)?;
+        let fresh = house.longhaul.secret(KEY_PREFIX).map_err(fail::engine)?;
+        let at = local_key::path(&house.config);
+        let local_key = local_key::read_or_make(&at, &fresh).map_err(|error| {
+            let failure = Failure::usage(error.to_string());
+            failure.hint("make a new one", format!("rm {}", at.display()))
+        })?;
+        let store = store_file(&house.config).map_err(fail::assemble)?;
+        let pid = std::process::id();
+        let marker = Standing::leave(Marker { url, pid, store })
+            .map_err(|error| Failure::usage(format!("no marker can be left: {error}")))?;
+        Ok(Self {
+            house,
+            listener,
+            address,
+            local_key,
+            manner,
+            until_eof: args.until_eof,
+            style,
+            _marker: marker,
+        })
+    }
+
+    /// Serves and drives until it is told to stop.
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        runtime::driving()?.block_on(self.serve())
+    }
+
+    async fn serve(self) -> anyhow::Result<Exit> {
+        let mut interrupts = Interrupts::listen()?;
+        let worker = self.worker()?;
+        let app = App::new(self.house.longhaul.clone(), self.options(), self.address);
+        self.listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        let stop = Stop::new();
+        let (close, closed) = oneshot::channel::<()>();
+        let mut close = Some(close);
+        let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
+            _ = closed.await;
+        }));
+        let mut worked = std::pin::pin!(worker.run(stop.clone()));
+        let mut reload = std::pin::pin!(self.reload());
+        let mut parent = std::pin::pin!(parent_gone(self.until_eof));
+        self.greet().await?;
+        loop {
+            tokio::select! {
+                biased;
+                done = worked.as_mut(), if close.is_some() => {
+                    if !stop.is_draining() {
+                        tracing::error!("the driver ended by itself");
+                    }
+                    // The last answers leave, then the doors close.
+                    close = None;
+                    let served = server.as_mut().await;
+                    done.map_err(fail::engine)?;
+                    served.map_err(fail::engine)?;
+                    tracing::info!("stopped");
+                    return Ok(if stop.is_draining() { Exit::Done } else { Exit::Busy });
+                }
+                broke = server.as_mut() => {
+                    stop.drain();
+                    worked.as_mut().await.map_err(fail::engine)?;
+                    broke.map_err(fail::engine)?;
+                    return Ok(Exit::Busy);
+                }
+                () = reload.as_mut() => {}
+                () = interrupts.next() => tell_to_stop(&stop, &app),
+                () = parent.as_mut(), if !stop.is_draining() => tell_to_stop(&stop, &app),
+            }
+        }
+    }
+
+    fn worker(&self) -> anyhow::Result<Worker> {
+        let options = worker_options(&self.house.config).map_err(|bad| {
+            Failure::usage(format!("[worker] inboxes: {bad}"))
+                .hint("see where it is set", "longhaul config show --origin")
+        })?;
+        let worker = Worker::new(self.house.longhaul.ports(), options);
+        Ok(worker.hooks(Arc::new(Lifecycle)))
+    }
+
+    fn options(&self) -> Options {
+        let config = &self.house.config;
+        let rate = config.whole("server.rate").unwrap_or_default();
+        Options {
+            hosts: config.texts("server.hosts"),
+            open_loopback: config.flag("server.open_loopback"),
+            rate: u32::try_from(rate)
+                .ok()
+                .and_then(NonZeroU32::new)
+                .unwrap_or(RATE),
+            inboxes: config.inboxes(),
+            ..Options::new(self.local_key.clone())
+        }
+    }
+
+    async fn reload(&self) {
+        match self.manner.reloads {
+            true => Reload::new(&self.house).run().await,
+            false => std::future::pending().await,
+        }
+    }
+
+    /// Says where it is, and what to know about that.
+    async fn greet(&self) -> anyhow::Result<()> {
+        let url = format!("http://{}", self.address);
+        if self.style == Style::Human {
+            let ticket = self.house.longhaul.give_ticket(Holder::Local).await;
+            let ticket = ticket.map_err(fail::engine)?;
+            banner(&self.house, self.address, &ticket);
+        }
+        for problem in &self.house.loaded.problems {
+            tracing::warn!("{problem}");
+        }
+        if !self.address.ip().is_loopback() {
+            tracing::warn!(
+                "other machines can reach this server without TLS: put a proxy with TLS in front of it, and its name into `[server] hosts`"
+            );
+        }
+        if self.house.config.flag("server.open_loopback") {
+            tracing::warn!(
+                "`[server] open_loopback` is on: every program on this machine may submit and steer without a key"
+            );
+        }
+        let pid = std::process::id();
+        tracing::info!(url, pid, version = env!("CARGO_PKG_VERSION"), "ready");
+        Ok(())
+    }
+}
+
+fn tell_to_stop(stop: &Stop, app: &App) {
+    match stop.is_draining() {
+        false => {
+            tracing::info!("stopping: runs are let go of at their next fact");
+            app.stop();
+            stop.drain();
+        }
+        true => stop.cut(),
+    }
+}
+
+/// The secrets that are known by their variables' names.
+fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
+    let keys = config.below("providers").chain(config.below("hooks"));
+    let keys = keys.chain(config.below("webhooks"));
+    let mut names = config.secrets();
+    for (path, setting) in keys {
+        if path.ends_with("key_env") || path.ends_with("secret_env") {
+            names.extend(setting.value.words());
+        }
+    }
+    let found = names.into_iter().filter_map(|name| {
+        let value = here.env.get(&name)?.clone();
+        Some((name, value))
+    });
+    found.collect()
+}
+
+fn listen(config: &Config, said: Option<&str>) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let at = said.or_else(|| config.text("server.listen"));
+    let at = at.unwrap_or_default();
+    let bound = TcpListener::bind(at).and_then(|listener| {
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    });
+    bound.map_err(|error| {
+        let busy = error.kind() == std::io::ErrorKind::AddrInUse;
+        let failure = Failure::usage(format!("nothing can listen at {at}: {error}"))
+            .hint("take any free port", "longhaul serve --listen 127.0.0.1:0");
+        match busy {
+            true => failure.exit(Exit::Busy).into(),
+            false => failure.into(),
+        }
+    })
+}
+
+/// Each connection is an open file: as many as the system lets this user have.
+fn more_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: now.maximum,
+        maximum: now.maximum,
+    };
+    // Where it is not allowed the old bound holds, and a full house is told so.
+    _ = setrlimit(Resource::Nofile, most);
+}

@@ -1,0 +1,113 @@
+//! The marker that a server leaves beside its store, so that commands find it.
+//!
+//! Never: proof that the server lives. The store's lock is, and an answer.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file's name, beside the store.
+const NAME: &str = "server.json";
+
+/// More than this is no marker.
+const BYTES_MAX: u64 = 4 * 1024;
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Where it is.
+    pub url: String,
+    /// Which process.
+    pub pid: u32,
+    /// Over which store.
+    pub store: PathBuf,
+}
+
+/// Where the marker of this store is.
+pub fn path(store: &Path) -> PathBuf {
+    store.with_file_name(NAME)
+}
+
+/// The marker of this store, if there is one for it.
+pub fn read(store: &Path) -> Option<Marker> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path(store))
+        .ok()?;
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    let marker: Marker = serde_json::from_str(&text).ok()?;
+    let same = |other: &Path| fs::canonicalize(other).ok();
+    (same(&marker.store)? == same(store)?).then_some(marker)
+}
+
+/// A marker that is there as long as this is.
+#[derive(Debug)]
+pub struct Standing {
+    at: PathBuf,
+    marker: Marker,
+}
+
+impl Standing {
+    /// Leaves a marker. Whoever holds the store's lock may.
+    pub fn leave(marker: Marker) -> io::Result<Self> {
+        let at = path(&marker.store);
+        let beside = at.with_extension(format!("json.{}", marker.pid));
+        _ = fs::remove_file(&beside);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        let text = serde_json::to_string(&marker).unwrap_or_default();
+        let wrote = writeln!(file, "{text}");
+        let moved = wrote.and_then(|()| fs::rename(&beside, &at));
+        if moved.is_err() {
+            _ = fs::remove_file(&beside);
+        }
+        moved.map(|()| Self { at, marker })
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        // A next server may have left its own by now.
+        if read(&self.marker.store).as_ref() == Some(&self.marker) {
+            _ = fs::remove_file(&self.at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_is_found_for_its_own_store_and_goes_with_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("longhaul.db");
+        let other = folder.path().join("other.db");
+        fs::write(&store, "").unwrap();
+        fs::write(&other, "").unwrap();
+        assert_eq!(read(&store), None);
+        let marker = Marker {
+            url: "http://127.0.0.1:4180".into(),
+            pid: 7,
+            store: store.clone(),
+        };
+        let standing = Standing::leave(marker.clone()).unwrap();
+        assert_eq!(read(&store), Some(marker.clone()));
+        assert_eq!(read(&other), None);
+        let next = Standing::leave(Marker { pid: 8, ..marker }).unwrap();
+        drop(standing);
+        assert_eq!(read(&store).map(|found| found.pid), Some(8));
+        drop(next);
+        assert_eq!(read(&store), None);
+        fs::write(path(&store), "{").unwrap();
+        assert_eq!(read(&store), None);
+    }
+}
