@@ -35,6 +35,7 @@ mod shelf;
 mod shelves;
 mod steer;
 mod store;
+mod tail;
 mod timer;
 mod tx;
 mod usage;

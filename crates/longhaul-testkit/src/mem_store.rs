@@ -21,6 +21,7 @@ mod shelves;
 mod steer;
 mod store;
 mod table;
+mod tail;
 mod timer;
 mod tx;
 mod view;

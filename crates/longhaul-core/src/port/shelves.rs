@@ -58,7 +58,7 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
     /// A lane as it stands.
     async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
 
-    /// Lanes with anybody in them.
+    /// Lanes with anybody in them, in the order of their names, after one of them.
     async fn lanes(
         &self,
         after: Option<&LaneKey>,

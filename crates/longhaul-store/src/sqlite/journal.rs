@@ -136,7 +136,7 @@ pub(crate) fn read(tx: &Tx<'_>, ask: ReadAsk) -> Result<Page, Fault> {
 }
 
 /// A row of a journal with its body, wherever that stands.
-struct Line {
+pub(crate) struct Line {
     seq: Seq,
     epoch: Epoch,
     at: Timestamp,
@@ -146,7 +146,9 @@ struct Line {
 }
 
 impl Line {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
+    /// Reads place, fence, time, kind, version and body from the first columns; the
+    /// body's blob stands behind them. None: there is no body.
+    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
         let here: Option<String> = row.get(5)?;
         let body = match here {
             Some(body) => Some(body),
@@ -165,7 +167,8 @@ impl Line {
         }))
     }
 
-    fn entry(self, run: RunId) -> Result<Entry, Fault> {
+    /// The fact of this run.
+    pub(crate) fn entry(self, run: RunId) -> Result<Entry, Fault> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
             .map_err(|source| Fault::Event { run, seq, source })?;
@@ -188,5 +191,10 @@ fn lines(tx: &Tx<'_>, run: RunId, after: Seq, count: usize) -> Result<Vec<Line>,
         Line::read,
     )?;
     let whole: Option<Vec<Line>> = lines.into_iter().collect();
-    whole.ok_or_else(|| Fault::Rows(format!("the body of an event of {run} is missing")))
+    whole.ok_or_else(|| no_body(run))
+}
+
+/// The fault of a row without its body.
+pub(crate) fn no_body(run: RunId) -> Fault {
+    Fault::Rows(format!("the body of an event of {run} is missing"))
 }

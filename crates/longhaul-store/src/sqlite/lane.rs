@@ -140,10 +140,15 @@ pub(crate) fn lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
     tx.one(sql, params![lane.as_str()], lane_row)
 }
 
-/// Lanes with anybody in them.
-pub(crate) fn lanes(tx: &Tx<'_>, count: usize) -> Result<Vec<LaneRow>> {
-    let sql = "SELECT lane, head, depth FROM lane WHERE depth > 0 ORDER BY lane LIMIT ?1";
-    tx.all(sql, params![limit(count)], lane_row)
+/// Lanes with anybody in them, in the order of their names.
+pub(crate) const LANES: &str =
+    "SELECT lane, head, depth FROM lane WHERE lane > ?1 AND depth > 0 ORDER BY lane LIMIT ?2";
+
+/// Lanes with anybody in them, in the order of their names, after one of them.
+pub(crate) fn lanes(tx: &Tx<'_>, after: Option<&LaneKey>, count: usize) -> Result<Vec<LaneRow>> {
+    // No name is empty: all of them come after that.
+    let after = after.map_or("", |lane| lane.as_str());
+    tx.all(LANES, params![after, limit(count)], lane_row)
 }
 
 fn lane_row(row: &Row<'_>) -> Result<LaneRow> {

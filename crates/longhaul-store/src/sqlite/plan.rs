@@ -7,8 +7,9 @@ use rusqlite::Connection;
 
 use crate::sqlite::append::DRIVE;
 use crate::sqlite::claim::{PICK, PICK_TYPES};
-use crate::sqlite::lane::NEXT;
+use crate::sqlite::lane::{LANES, NEXT};
 use crate::sqlite::prune::AGED;
+use crate::sqlite::tail::{END, GROWN, NEWEST, TAIL};
 use crate::sqlite::timer::DUE;
 use crate::sqlite::{connect, schema};
 
@@ -70,4 +71,21 @@ fn the_trees_that_go_on_are_gathered_once_for_all_old_runs() {
         "CREATE BLOOM FILTER",
     ];
     check(AGED, &steps);
+}
+
+#[test]
+fn the_order_of_writing_is_that_of_the_rows() {
+    let rows = |table: &str| format!("SEARCH {table} USING INTEGER PRIMARY KEY (rowid>?)");
+    let blob = "SEARCH b USING INDEX blob_hash (hash=?) LEFT-JOIN";
+    check(TAIL, &[&rows("j"), blob]);
+    check(GROWN, &[&rows("journal")]);
+    // The last row is looked up, not counted up to.
+    check(END, &["SEARCH journal"]);
+    let newest = "SEARCH journal USING INTEGER PRIMARY KEY (rowid=?)";
+    check(NEWEST, &[newest, "SCALAR SUBQUERY 1", "SEARCH journal"]);
+}
+
+#[test]
+fn lanes_are_listed_in_the_order_of_their_names() {
+    check(LANES, &["SEARCH lane USING PRIMARY KEY (lane>?)"]);
 }

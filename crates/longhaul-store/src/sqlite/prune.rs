@@ -1,6 +1,7 @@
 //! Forgets what is past its keep.
 //!
-//! Never: a run whose tree still goes on, or a content that somebody names.
+//! Never: a run whose tree still goes on, a content that somebody names, or the run
+//! that holds the journals' newest row: its place would be given away again.
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{PruneAsk, Pruned};
@@ -9,6 +10,7 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::column::limit;
 use crate::sqlite::lane::leave;
+use crate::sqlite::tail::newest;
 use crate::sqlite::tx::Tx;
 
 /// So many blobs go at once at most, so that nobody waits for long.
@@ -38,7 +40,7 @@ const FORGET: &[&str] = &[
 /// Runs past their keep, the longest past first. Which trees still go on is found
 /// out once: asked for each run, a tree of many would be walked as often.
 pub(crate) const AGED: &str = "SELECT h.run FROM run_head h CROSS JOIN run r ON r.id = h.run
-      WHERE h.finished_at < ?1 AND h.state = 5
+      WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3
         AND r.root NOT IN (SELECT t.root
                              FROM run_head th INDEXED BY run_head_open CROSS JOIN run t
                                ON t.id = th.run
@@ -60,20 +62,25 @@ pub(crate) struct Old {
 pub(crate) fn find(tx: &Tx<'_>, ask: PruneAsk) -> Result<Old> {
     let runs_before = before(tx.now, ask.runs_older.0);
     let blobs_before = before(tx.now, ask.blobs_older.0);
+    let newest = newest(tx)?.map(RunId::bytes);
     Ok(Old {
-        runs: tx.all(AGED, params![runs_before, limit(ask.limit)], |row| {
-            row.get(0).map(RunId::from_bytes)
-        })?,
+        runs: tx.all(
+            AGED,
+            params![runs_before, limit(ask.limit), newest],
+            |row| row.get(0).map(RunId::from_bytes),
+        )?,
         blobs: tx.all(UNNAMED, params![blobs_before, BLOBS_MAX], |row| row.get(0))?,
     })
 }
 
 /// Forgets old runs, contents without a name, and keys that are over. A tree that
-/// has ended stays so; a content may have been named since it was found.
+/// has ended stays so; a content may have been named since it was found, and what
+/// was newer than a run may have been forgotten by somebody else.
 pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk, old: &Old) -> Result<Pruned> {
     let mut pruned = Pruned::default();
     let mut blobs = old.blobs.clone();
-    for run in &old.runs {
+    let newest = newest(tx)?;
+    for run in old.runs.iter().filter(|run| Some(**run) != newest) {
         leave(tx, *run)?;
         // What only this run named goes with it.
         let named = "SELECT hash FROM blob_ref WHERE run = ?1";

@@ -9,7 +9,8 @@ use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::shelves::{
-    Account, Checkpoint, DueTimer, LaneRow, OutboxDue, Repairs, Shelves, Spend, SpendAsk, WorkerRow,
+    Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
+    SpendAsk, Tail, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -19,7 +20,7 @@ use crate::options::Role;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::is_taken;
 use crate::sqlite::work::Done;
-use crate::sqlite::{blob, budget, lane, renew, repair, shelf, steer, timer, usage};
+use crate::sqlite::{blob, budget, lane, renew, repair, shelf, steer, tail, timer, usage};
 
 #[async_trait]
 impl Shelves for SqliteStore {
@@ -85,8 +86,14 @@ impl Shelves for SqliteStore {
         self.look(move |tx| Ok(lane::lane(tx, &lane)?)).await
     }
 
-    async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError> {
-        self.look(move |tx| Ok(lane::lanes(tx, limit)?)).await
+    async fn lanes(
+        &self,
+        after: Option<&LaneKey>,
+        limit: usize,
+    ) -> Result<Vec<LaneRow>, StoreError> {
+        let after = after.cloned();
+        self.look(move |tx| Ok(lane::lanes(tx, after.as_ref(), limit)?))
+            .await
     }
 
     async fn heads(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
@@ -111,6 +118,19 @@ impl Shelves for SqliteStore {
 
     async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
         self.look(move |tx| Ok(shelf::late(tx, run)?)).await
+    }
+
+    async fn tail(&self, after: Place, limit: usize) -> Result<Tail, StoreError> {
+        self.look(move |tx| tail::tail(tx, after, limit)).await
+    }
+
+    async fn grown(&self, after: Place, limit: usize) -> Result<Grown, StoreError> {
+        self.look(move |tx| Ok(tail::grown(tx, after, limit)?))
+            .await
+    }
+
+    async fn end(&self) -> Result<Place, StoreError> {
+        self.look(|tx| Ok(tail::end(tx)?)).await
     }
 
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError> {

@@ -6,7 +6,9 @@ use longhaul_core::event::world::ProgressReported;
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{Appended, ReadAsk, Refused};
 use longhaul_core::time::Millis;
-use longhaul_testkit::conformance::store::facts::{progress, says};
+use longhaul_testkit::conformance::store::facts::{
+    And as _, close_gate, ends, gate_spec, progress, raises, says,
+};
 use tokio::task::JoinSet;
 
 use super::kit::{Folder, connect};
@@ -91,14 +93,19 @@ async fn long_bodies_stand_once_under_their_hash() {
 }
 
 #[tokio::test]
-async fn blobs_go_when_nobody_names_them() {
+async fn nothing_of_a_run_that_is_forgotten_is_left() {
     let folder = Folder::new();
     let world = folder.world(folder.drive());
     let mut held = world.held(|_| {}).await;
     let blob = Blob::new(b"content".to_vec());
     let hash = blob.hash();
     held.change(Change::PutBlob(blob)).await;
-    held.end().await;
+    let gate = world.ids.gate();
+    held.write(raises(gate_spec(gate))).await;
+    held.write(ends().and(close_gate(gate, GateEnd::Withdrawn)))
+        .await;
+    // Whoever was written to last is not forgotten.
+    world.open(|_| {}).await;
     let prune = async || {
         world.pass(Millis::from_secs(60));
         let ask = longhaul_core::port::store::PruneAsk {
@@ -111,26 +118,36 @@ async fn blobs_go_when_nobody_names_them() {
     };
     assert_eq!(prune().await, (0, 0));
     assert!(world.at.shelves.blob(hash).await.unwrap().is_some());
+    assert!(names(&folder, &held.run.bytes()).len() > 4);
+    assert_eq!(names(&folder, &gate.bytes()), ["gate.id"]);
     assert_eq!(prune().await, (1, 1));
     assert!(world.at.shelves.blob(hash).await.unwrap().is_none());
-    let conn = connect(&folder.file());
-    let mut tables = conn
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        .unwrap();
-    let names: Vec<String> = tables
-        .query_map((), |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    for name in names {
-        let kept = ["meta", "migration", "worker", "sqlite_sequence"];
-        let sql = format!("SELECT count(*) FROM {name}");
-        let left: i64 = conn.query_row(&sql, (), |row| row.get(0)).unwrap();
-        assert!(
-            left == 0 || kept.contains(&name.as_str()),
-            "{left} rows of {name} are left"
-        );
+    for gone in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {
+        assert_eq!(names(&folder, gone), [""; 0]);
     }
+}
+
+/// The columns in which these bytes stand, in any table.
+fn names(folder: &Folder, bytes: &[u8]) -> Vec<String> {
+    let conn = connect(&folder.file());
+    let mut columns = conn
+        .prepare(
+            "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c
+              WHERE t.schema = 'main' AND c.type = 'BLOB' ORDER BY 1, 2",
+        )
+        .unwrap();
+    let columns = columns
+        .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    let columns: Vec<(String, String)> = columns.collect::<Result<_, _>>().unwrap();
+    let holds = |(table, column): &(String, String)| -> bool {
+        let sql = format!("SELECT count(*) > 0 FROM {table} WHERE {column} = ?1");
+        conn.query_row(&sql, [bytes], |row| row.get(0)).unwrap()
+    };
+    let found = columns.iter().filter(|column| holds(column));
+    found
+        .map(|(table, column)| format!("{table}.{column}"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,7 @@ pub mod seat;
 pub mod seat_race;
 pub mod shelf;
 pub mod steer;
+pub mod tail;
 pub mod timer;
 
 /// A check of the list, by name.
@@ -171,6 +172,14 @@ macro_rules! each_store_check {
                 buckets_are_blocked_for_a_while
                 checkpoints_belong_to_a_build
                 time_is_the_store_s
+            }
+            tail {
+                the_tail_is_in_the_order_of_writing
+                the_tail_is_read_in_pages
+                what_was_refused_stands_in_no_tail
+                journals_that_have_grown_are_named_once
+                a_place_is_never_given_away_again
+                a_reader_misses_nothing_under_many_pens
             }
             list {
                 rows_say_how_a_run_stands

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::shelves::Place;
 use longhaul_core::port::store::{Page, ReadAsk, StoreError};
 use longhaul_core::raw::Hash;
 
@@ -32,7 +33,9 @@ impl Tx<'_> {
                 seq: last,
                 source,
             })?;
+            let place = Place(self.tables.end().0 + 1);
             let line = Line {
+                place,
                 at: self.now,
                 epoch,
                 kind: event.kind(),
@@ -40,6 +43,7 @@ impl Tx<'_> {
                 body: self.lay_down(body),
             };
             self.tables.journal.put((run, last), line);
+            self.tables.places.put(place, (run, last));
         }
         let format = events.iter().map(Event::format).max().unwrap_or(0);
         self.tables.heads.change(&run, |head| {
@@ -97,7 +101,8 @@ impl Tables {
         Ok((entries.collect::<Result<_, _>>()?, last))
     }
 
-    fn entry(&self, run: RunId, seq: Seq, line: &Line) -> Result<Entry, StoreError> {
+    /// A line as a fact.
+    pub(crate) fn entry(&self, run: RunId, seq: Seq, line: &Line) -> Result<Entry, StoreError> {
         let body = self.text(line).ok_or_else(|| StoreError::Corrupt {
             at: "memory".to_owned(),
             why: format!("the body of event {seq} of {run} is gone"),

@@ -9,7 +9,8 @@ use longhaul_core::id::{LaneKey, RuleId, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::shelves::{
-    Account, Checkpoint, DueTimer, LaneRow, OutboxDue, Repairs, Shelves, Spend, SpendAsk, WorkerRow,
+    Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
+    SpendAsk, Tail, WorkerRow,
 };
 use longhaul_core::port::store::{
     Append, Appended, Beat, ClaimAsk, Claimed, GatesAsk, OpenAsk, Opened, Page, PruneAsk, Pruned,
@@ -138,8 +139,8 @@ impl Shelves for MemStore {
         Ok(self.look(|tx| tx.tables.lane(lane)))
     }
 
-    async fn lanes(&self, limit: usize) -> Answer<Vec<LaneRow>> {
-        Ok(self.look(|tx| tx.tables.lanes(limit)))
+    async fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> Answer<Vec<LaneRow>> {
+        Ok(self.look(|tx| tx.tables.lanes(after, limit)))
     }
 
     async fn heads(&self, worker: WorkerId) -> Answer<Vec<(RunId, Seq)>> {
@@ -160,6 +161,18 @@ impl Shelves for MemStore {
 
     async fn late(&self, run: RunId) -> Answer<Vec<LateResult>> {
         Ok(self.look(|tx| tx.tables.late(run)))
+    }
+
+    async fn tail(&self, after: Place, limit: usize) -> Answer<Tail> {
+        self.look(|tx| tx.tables.tail(after, limit))
+    }
+
+    async fn grown(&self, after: Place, limit: usize) -> Answer<Grown> {
+        Ok(self.look(|tx| tx.tables.grown(after, limit)))
+    }
+
+    async fn end(&self) -> Answer<Place> {
+        Ok(self.look(|tx| tx.tables.end()))
     }
 
     async fn outbox(&self, limit: usize) -> Answer<Vec<OutboxDue>> {

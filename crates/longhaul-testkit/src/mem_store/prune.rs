@@ -1,6 +1,7 @@
 //! Forgets what is past its keep.
 //!
-//! Never: a run whose tree still goes on, or a content that somebody names.
+//! Never: a run whose tree still goes on, a content that somebody names, or the run
+//! that was written to last: its place would be given away again.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,9 @@ impl Tx<'_> {
         let heads = || self.tables.heads.iter();
         let open = heads().filter(|(_, head)| !head.state.is_ended());
         let open: BTreeSet<RunId> = open.map(|(_, head)| head.task.root).collect();
+        let newest = self.tables.newest();
         heads()
+            .filter(|(run, _)| Some(**run) != newest)
             .filter(|(_, head)| !open.contains(&head.task.root))
             .filter(|(_, head)| {
                 let finished = head.finished_at.unwrap_or(self.now);
@@ -56,9 +59,10 @@ impl Tx<'_> {
         let lines = tables
             .journal
             .range((run, Seq::START)..=(run, Seq(u64::MAX)));
-        let lines: Vec<_> = lines.map(|(key, _)| *key).collect();
-        for line in lines {
+        let lines: Vec<_> = lines.map(|(key, line)| (*key, line.place)).collect();
+        for (line, place) in lines {
             tables.journal.take(&line);
+            tables.places.take(&place);
         }
         tables.blob_refs.take_where(|(of, _), ()| *of == run);
         tables.steers.take_where(|(of, _), _| *of == run);

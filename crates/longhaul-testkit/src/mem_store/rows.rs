@@ -12,7 +12,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
-use longhaul_core::port::shelves::{Account, Checkpoint};
+use longhaul_core::port::shelves::{Account, Checkpoint, Place};
 use longhaul_core::port::store::Standing;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -52,6 +52,7 @@ tables! {
     heads: RunId => Head,
     ready: ReadyKey => (),
     journal: (RunId, Seq) => Line,
+    places: Place => (RunId, Seq),
     lanes: LaneKey => Lane,
     members: (LaneKey, u64) => RunId,
     gates: GateId => GateRow,
@@ -157,6 +158,8 @@ pub(crate) struct Line {
     pub(crate) kind: &'static str,
     pub(crate) version: u16,
     pub(crate) body: Text,
+    /// Where it stands in the order of writing.
+    pub(crate) place: Place,
 }
 
 /// A body that stands in its line, or elsewhere because it is long.

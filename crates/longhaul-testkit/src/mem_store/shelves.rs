@@ -3,6 +3,7 @@
 //! Never: lets a journal grow.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use longhaul_core::change::LateResult;
 use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
@@ -62,9 +63,11 @@ impl Tables {
             .collect()
     }
 
-    /// Lanes with anybody in them.
-    pub(crate) fn lanes(&self, limit: usize) -> Vec<LaneRow> {
-        let used = self.lanes.iter().filter(|(_, lane)| lane.depth > 0);
+    /// Lanes with anybody in them, in the order of their names, after one of them.
+    pub(crate) fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> Vec<LaneRow> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.lanes.range((from.cloned(), Bound::Unbounded));
+        let used = rest.filter(|(_, lane)| lane.depth > 0);
         used.take(limit)
             .map(|(key, lane)| lane_row(key, lane))
             .collect()

@@ -12,7 +12,8 @@ use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::shelves::{
-    Account, Checkpoint, DueTimer, LaneRow, OutboxDue, Repairs, Shelves, Spend, SpendAsk, WorkerRow,
+    Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
+    SpendAsk, Tail, WorkerRow,
 };
 use longhaul_core::port::store::{
     Append, Appended, Author, Beat, ClaimAsk, Claimed, GatesAsk, OpenAsk, Opened, Page, PruneAsk,
@@ -166,8 +167,12 @@ impl Shelves for Yielding {
         around(self.shelves.lane(lane)).await
     }
 
-    async fn lanes(&self, limit: usize) -> Result<Vec<LaneRow>, StoreError> {
-        around(self.shelves.lanes(limit)).await
+    async fn lanes(
+        &self,
+        after: Option<&LaneKey>,
+        limit: usize,
+    ) -> Result<Vec<LaneRow>, StoreError> {
+        around(self.shelves.lanes(after, limit)).await
     }
 
     async fn heads(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
@@ -184,6 +189,18 @@ impl Shelves for Yielding {
 
     async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
         around(self.shelves.late(run)).await
+    }
+
+    async fn tail(&self, after: Place, limit: usize) -> Result<Tail, StoreError> {
+        around(self.shelves.tail(after, limit)).await
+    }
+
+    async fn grown(&self, after: Place, limit: usize) -> Result<Grown, StoreError> {
+        around(self.shelves.grown(after, limit)).await
+    }
+
+    async fn end(&self) -> Result<Place, StoreError> {
+        around(self.shelves.end()).await
     }
 
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError> {

@@ -239,19 +239,27 @@ pub async fn a_chain_keeps_its_lane_to_the_end(world: World) {
     take(&world, worker, opened[1]).await;
 }
 
-/// Only lanes with somebody in them are listed.
+/// Only lanes with somebody in them are listed, in the order of their names, and
+/// in pages.
 pub async fn lanes_are_listed_while_used(world: World) {
     let a = world.open_in_lane("a", 2).await;
     world.open_in_lane("b", 1).await;
     let worker = world.worker().await;
-    let listed = async |limit| {
-        let rows = world.at.shelves.lanes(limit).await.expect("lanes");
-        let mut names: Vec<String> = rows.iter().map(|row| row.lane.to_string()).collect();
-        names.sort_unstable();
-        names
+    let listed_after = async |after: Option<&str>, limit| {
+        let after = after.map(lane_key);
+        let rows = world.at.shelves.lanes(after.as_ref(), limit).await;
+        let rows = rows.expect("lanes");
+        let names = rows.iter().map(|row| row.lane.to_string());
+        names.collect::<Vec<_>>()
     };
+    let listed = async |limit| listed_after(None, limit).await;
     assert_eq!(listed(9).await, ["a", "b"]);
-    assert_eq!(listed(1).await.len(), 1);
+    assert_eq!(listed(1).await, ["a"]);
+    // The lane that a page ended with need not be there any more.
+    for (after, rest) in [("0", &["a", "b"][..]), ("a", &["b"]), ("aa", &["b"])] {
+        assert_eq!(listed_after(Some(after), 9).await, rest, "after {after}");
+    }
+    assert_eq!(listed_after(Some("b"), 9).await, [""; 0]);
     for run in &a {
         let last = world.row(*run).await.last;
         stands(&world.close(*run, last, cancels()).await);

@@ -55,7 +55,7 @@ pub async fn lanes_stay_serial_and_in_order(world: World) {
         stuck.len(),
         stuck[0]
     );
-    assert_eq!(world.at.shelves.lanes(99).await.expect("lanes"), []);
+    assert_eq!(world.at.shelves.lanes(None, 99).await.expect("lanes"), []);
     watch.assert_in_order();
     let completed = rows.iter().filter(|row| row.status == Status::Completed);
     assert_eq!(completed.count(), watch.driven(), "each run is driven once");
@@ -77,7 +77,7 @@ pub async fn lanes_that_are_released_lose_nobody(world: World) {
     }
     let ended: usize = crew.join_all().await.into_iter().sum();
     assert_eq!(ended, count);
-    assert_eq!(world.at.shelves.lanes(99).await.expect("lanes"), []);
+    assert_eq!(world.at.shelves.lanes(None, 99).await.expect("lanes"), []);
 }
 
 /// What an observer outside of the store sees.
