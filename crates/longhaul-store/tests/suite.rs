@@ -5,11 +5,13 @@ mod suite {
     mod conformance;
     mod damage;
     mod disk;
+    mod doors;
     mod driver;
     mod faults;
     mod form;
     mod kill;
     mod kit;
+    mod migrate;
     mod place;
     mod process;
 }

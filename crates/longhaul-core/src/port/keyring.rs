@@ -25,7 +25,8 @@ pub trait Keyring: Send + Sync + std::fmt::Debug {
     async fn keys(&self) -> Result<Vec<KeyRow>, StoreError>;
 
     /// Ends the key of this name, and every pass that it gave out, at once;
-    /// none: there is no key of this name that still counts.
+    /// none: there is no key of this name that is not revoked already. One that
+    /// ended by itself is revoked too: only then its name is free again.
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
 
     /// Notes that a key was used now.
@@ -40,7 +41,8 @@ pub trait Keyring: Send + Sync + std::fmt::Debug {
     /// The same, and it is gone: of two who spend one pass only one gets it.
     async fn spend_pass(&self, kind: PassKind, hash: Hash) -> Result<Option<PassRow>, StoreError>;
 
-    /// Takes a link in. It is forgotten with its gate's run.
+    /// Takes a link in. It is forgotten with its gate's run: if that is gone
+    /// already, at once.
     async fn add_link(&self, link: LinkRow) -> Result<(), StoreError>;
 
     /// The link with this hash.
@@ -49,10 +51,11 @@ pub trait Keyring: Send + Sync + std::fmt::Debug {
     /// Begins a request that must count once.
     async fn begin_reply(&self, ask: ReplyAsk) -> Result<Begun, StoreError>;
 
-    /// Keeps the answer of a request that was begun.
+    /// Keeps the answer of a request that was begun, if it has none yet.
     async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Result<(), StoreError>;
 
     /// Forgets a request that was begun and came to nothing: it may be sent again.
+    /// One that has its answer is not forgotten.
     async fn drop_reply(&self, of: ReplyKey) -> Result<(), StoreError>;
 }
 
@@ -100,7 +103,7 @@ impl KeyRow {
 }
 
 /// What a pass is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassKind {
     /// A browser's session.
     Session,

@@ -5,8 +5,11 @@
 use std::error::Error;
 use std::str::FromStr;
 
+use longhaul_core::access::Role;
 use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::port::keyring::PassKind;
 use longhaul_core::port::store::Standing;
+use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use rusqlite::types::Type;
@@ -155,6 +158,31 @@ pub(crate) const fn from_standing(standing: Standing) -> i64 {
         Standing::Live => 0,
         Standing::Draining => 1,
         Standing::Dead => 2,
+    }
+}
+
+/// A hash.
+pub(crate) fn hash(row: &Row<'_>, place: usize) -> Result<Hash> {
+    row.get(place).map(Hash::from_bytes)
+}
+
+/// A hash that may be missing.
+pub(crate) fn maybe_hash(row: &Row<'_>, place: usize) -> Result<Option<Hash>> {
+    let bytes: Option<[u8; 32]> = row.get(place)?;
+    Ok(bytes.map(Hash::from_bytes))
+}
+
+/// What a key opens.
+pub(crate) fn role(row: &Row<'_>, place: usize) -> Result<Role> {
+    let text: String = row.get(place)?;
+    Role::read(&text).ok_or_else(|| unreadable(place, Type::Text, Unknown("role")))
+}
+
+/// What a pass is for, as a column holds it.
+pub(crate) const fn from_pass_kind(kind: PassKind) -> i64 {
+    match kind {
+        PassKind::Session => 0,
+        PassKind::Ticket => 1,
     }
 }
 

@@ -8,7 +8,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Clock;
 
 use crate::options::Role;
-use crate::sqlite::fault::Fault;
+use crate::sqlite::fault::{Fault, Lost};
 use crate::sqlite::reader::Readers;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::watch::Changes;
@@ -29,6 +29,9 @@ pub struct SqliteStore {
     pub(crate) role: Role,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Why it lacks tables of this build: a file that could only be looked at keeps
+    /// those of the build that made it.
+    pub(crate) behind: Option<Lost>,
 }
 
 /// Who reads.
@@ -64,6 +67,14 @@ impl SqliteStore {
                 at: self.at.to_string(),
                 verb,
             }),
+        }
+    }
+
+    /// Refuses what stands in tables that an older build did not make.
+    pub(crate) fn must_be_up_to_date(&self) -> Result<(), StoreError> {
+        match &self.behind {
+            None => Ok(()),
+            Some(why) => Err(why.error(&self.at)),
         }
     }
 

@@ -125,7 +125,7 @@ fn open_to_look(
     why: Lost,
 ) -> Result<SqliteStore, StoreError> {
     let reader = || connect::looker(path, options.busy).map_err(|error| sql_error(error, at));
-    schema::found(&reader()?, at)?;
+    let found = schema::found(&reader()?, at)?;
     let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
     let (bell, _) = watch::channel(0);
     let post = Post {
@@ -136,12 +136,29 @@ fn open_to_look(
     Ok(SqliteStore {
         reads: Reads::Apart(Readers::start(readers, at, &options.clock)?),
         changes: Changes::new(Arc::clone(at), bell, Some(post)),
+        behind: (found < schema::known()).then(|| stays_behind(&why, found)),
         writer: WriterHandle::shut(Arc::clone(at), why),
         at: Arc::clone(at),
         role: options.role,
         boot: 0,
         clock: Arc::clone(&options.clock),
     })
+}
+
+/// Why an older file keeps its tables. What they hold can be looked at all the
+/// same; whoever asks for what they lack is told.
+fn stays_behind(why: &Lost, found: u32) -> Lost {
+    match why {
+        Lost::ReadOnly(why) => {
+            let known = schema::known();
+            Lost::ReadOnly(format!(
+                "it has schema {found} and is to be brought to {known} first ({why})"
+            ))
+        }
+        other @ (Lost::Full | Lost::Busy | Lost::Corrupt(_) | Lost::Closed(_) | Lost::Other(_)) => {
+            other.clone()
+        }
+    }
 }
 
 /// Several processes may make the same file at once; giving it its log wants it
@@ -235,5 +252,6 @@ fn start(ground: Ground, options: &Options) -> Result<SqliteStore, StoreError> {
         role: options.role,
         boot,
         clock: Arc::clone(&options.clock),
+        behind: None,
     })
 }

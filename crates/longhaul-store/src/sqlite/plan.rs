@@ -7,8 +7,11 @@ use rusqlite::Connection;
 
 use crate::sqlite::append::DRIVE;
 use crate::sqlite::claim::{PICK, PICK_TYPES};
+use crate::sqlite::key::KEY;
 use crate::sqlite::lane::{LANES, NEXT};
+use crate::sqlite::pass::{PASS, SPEND, SWEEP};
 use crate::sqlite::prune::AGED;
+use crate::sqlite::reply::BEFORE;
 use crate::sqlite::tail::{END, GROWN, NEWEST, TAIL};
 use crate::sqlite::timer::DUE;
 use crate::sqlite::{connect, schema};
@@ -83,6 +86,21 @@ fn the_order_of_writing_is_that_of_the_rows() {
     check(END, &["SEARCH journal"]);
     let newest = "SEARCH journal USING INTEGER PRIMARY KEY (rowid=?)";
     check(NEWEST, &[newest, "SCALAR SUBQUERY 1", "SEARCH journal"]);
+}
+
+#[test]
+fn doors_find_what_they_are_shown_by_its_hash() {
+    check(KEY, &["SEARCH api_key USING INDEX api_key_hash (hash=?)"]);
+    let pass = "SEARCH pass USING INDEX pass_hash (hash=? AND kind=?)";
+    let key = "SEARCH k USING INDEX api_key_hash (hash=?)";
+    for sql in [PASS, SPEND] {
+        check(sql, &[pass, "CORRELATED SCALAR SUBQUERY 1", key]);
+    }
+    let by_row = "SEARCH pass USING INTEGER PRIMARY KEY (rowid=?)";
+    let over = "SEARCH pass USING COVERING INDEX pass_until (until<?)";
+    check(SWEEP, &[by_row, "LIST SUBQUERY 1", over]);
+    let request = "SEARCH reply USING INDEX reply_key (principal=? AND key=?)";
+    check(BEFORE, &[request]);
 }
 
 #[test]

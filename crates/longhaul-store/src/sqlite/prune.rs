@@ -22,6 +22,7 @@ const PAGES_MAX: u32 = 1_000;
 const FORGET: &[&str] = &[
     "DELETE FROM journal WHERE run = ?1",
     "DELETE FROM blob_ref WHERE run = ?1",
+    "DELETE FROM link WHERE gate IN (SELECT id FROM gate WHERE run = ?1)",
     "DELETE FROM gate WHERE run = ?1",
     "DELETE FROM rule WHERE run = ?1",
     "DELETE FROM timer WHERE run = ?1",
@@ -35,6 +36,12 @@ const FORGET: &[&str] = &[
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",
     "DELETE FROM run_head WHERE run = ?1",
+];
+
+/// Requests that need not be known any more.
+const OVER: &[&str] = &[
+    "DELETE FROM idem WHERE until <= ?1",
+    "DELETE FROM reply WHERE until <= ?1",
 ];
 
 /// Runs past their keep, the longest past first. Which trees still go on is found
@@ -92,10 +99,9 @@ pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk, old: &Old) -> Result<Pruned> {
         let sql = "DELETE FROM run WHERE id = ?1";
         pruned.runs += tx.run(sql, params![run.bytes()])?;
     }
-    pruned.keys = tx.run(
-        "DELETE FROM idem WHERE until <= ?1",
-        params![tx.now_micros()],
-    )?;
+    for sql in OVER {
+        pruned.keys += tx.run(sql, params![tx.now_micros()])?;
+    }
     tx.run("DELETE FROM lane WHERE depth = 0", ())?;
     for hash in &blobs {
         pruned.blobs += tx.run(

@@ -18,10 +18,16 @@ struct Migration {
 }
 
 /// In order; the place of a migration, from 1, is the schema it makes.
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "ground",
-    sql: include_str!("../../migrations/sqlite/0001_ground.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "ground",
+        sql: include_str!("../../migrations/sqlite/0001_ground.sql"),
+    },
+    Migration {
+        name: "doors",
+        sql: include_str!("../../migrations/sqlite/0002_doors.sql"),
+    },
+];
 
 /// The schema that this build works with.
 pub(crate) fn known() -> u32 {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use longhaul_core::id::ThreadKey;
+use longhaul_core::port::keyring::Keyring as _;
 use longhaul_core::port::shelves::Shelves as _;
 use longhaul_core::port::store::{RowsAsk, Store as _, StoreError};
 use longhaul_store::{Role, open};
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 
 use super::faults::{fill, long};
 use super::kit::{Folder, connect, options};
+use super::migrate::make;
 
 /// A small file system of its own, where this user may mount one.
 struct Disk(TempDir);
@@ -118,6 +120,25 @@ async fn a_disk_that_may_not_be_written_to_is_only_looked_at() {
     let thread = ThreadKey::new("t").unwrap();
     let error = looker.clear_thread(&thread).await.unwrap_err();
     assert!(refused(&error), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_older_file_that_may_not_be_written_to_is_looked_at_as_it_is() {
+    let Some(disk) = Disk::mount("10m") else {
+        return;
+    };
+    let clock = SimClock::new();
+    let file = disk.path().join("longhaul.db");
+    make(&file);
+    disk.make_read_only();
+    let refused = open(options(&file, Role::Driver, &clock)).unwrap_err();
+    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    let looker = open(options(&file, Role::Outsider, &clock)).unwrap();
+    assert_eq!(looker.rows(RowsAsk::default()).await.unwrap(), []);
+    let refused = looker.keys().await.unwrap_err();
+    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("it has schema 1 and is to be"), "{said}");
 }
 
 /// Whoever may do everything is not bound by a folder's mode; for them the disk

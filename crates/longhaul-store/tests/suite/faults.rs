@@ -163,7 +163,7 @@ impl Faults for Pages {
 async fn a_file_that_may_not_grow_is_full_and_whole() {
     let folder = Folder::new();
     let store = open(Options {
-        faults: Some(Arc::new(Pages(80))),
+        faults: Some(Arc::new(Pages(100))),
         ..folder.options(Role::Driver)
     });
     let world = folder.world(store.unwrap());

@@ -4,6 +4,7 @@ use longhaul_core::change::{Batch, Blob, Change, GateClosing, GateEnd};
 use longhaul_core::event::Event;
 use longhaul_core::event::world::ProgressReported;
 use longhaul_core::id::Seq;
+use longhaul_core::port::keyring::LinkRow;
 use longhaul_core::port::store::{Appended, ReadAsk, Refused};
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::store::facts::{
@@ -30,7 +31,7 @@ fn the_file_is_made_as_it_should_be() {
         "user_version",
     ];
     let mark = i32::from_be_bytes(*b"Lhul").to_string();
-    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "1"]);
+    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "2"]);
     drop(store);
 }
 
@@ -102,6 +103,14 @@ async fn nothing_of_a_run_that_is_forgotten_is_left() {
     held.change(Change::PutBlob(blob)).await;
     let gate = world.ids.gate();
     held.write(raises(gate_spec(gate))).await;
+    let link = LinkRow {
+        hash,
+        gate,
+        digest: None,
+        recipient: "anna".to_owned(),
+        by: "key:ops".to_owned(),
+    };
+    world.at.keyring.add_link(link).await.unwrap();
     held.write(ends().and(close_gate(gate, GateEnd::Withdrawn)))
         .await;
     // Whoever was written to last is not forgotten.
@@ -119,7 +128,7 @@ async fn nothing_of_a_run_that_is_forgotten_is_left() {
     assert_eq!(prune().await, (0, 0));
     assert!(world.at.shelves.blob(hash).await.unwrap().is_some());
     assert!(names(&folder, &held.run.bytes()).len() > 4);
-    assert_eq!(names(&folder, &gate.bytes()), ["gate.id"]);
+    assert_eq!(names(&folder, &gate.bytes()), ["gate.id", "link.gate"]);
     assert_eq!(prune().await, (1, 1));
     assert!(world.at.shelves.blob(hash).await.unwrap().is_none());
     for gone in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {

@@ -5,6 +5,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
 
@@ -20,6 +21,8 @@ pub struct Harness {
     pub store: Arc<dyn Store>,
     /// The rows beside it, of the same store.
     pub shelves: Arc<dyn Shelves>,
+    /// Keys and what they gave out, of the same store.
+    pub keyring: Arc<dyn Keyring>,
     /// The clock that the store reads.
     pub clock: SimClock,
     /// How many rounds a race is run: fewer where each costs an fsync.
@@ -29,11 +32,12 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// A harness around one value that is both ports.
-    pub fn new(store: impl Store + Shelves + 'static, clock: SimClock) -> Self {
+    /// A harness around one value that is all three ports.
+    pub fn new(store: impl Store + Shelves + Keyring + 'static, clock: SimClock) -> Self {
         let store = Arc::new(store);
         Self {
             shelves: store.clone(),
+            keyring: store.clone(),
             store,
             clock,
             rounds: RACE_ROUNDS,

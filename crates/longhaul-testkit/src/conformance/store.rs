@@ -29,6 +29,7 @@ pub mod claim;
 pub mod facts;
 pub mod fence;
 pub mod gate;
+pub mod keyring;
 pub mod kit;
 pub mod lane;
 pub mod lane_race;
@@ -180,6 +181,22 @@ macro_rules! each_store_check {
                 journals_that_have_grown_are_named_once
                 a_place_is_never_given_away_again
                 a_reader_misses_nothing_under_many_pens
+            }
+            keyring {
+                a_key_is_found_by_its_hash
+                a_name_is_free_when_its_key_is_revoked
+                a_hash_is_one_key_s
+                the_use_of_a_key_is_noted_to_a_few_minutes
+                a_pass_counts_until_its_time_is_over
+                a_pass_is_spent_once
+                passes_end_with_their_key
+                a_link_is_forgotten_with_its_run
+                a_request_counts_once
+                a_request_of_the_dead_is_taken_over
+                an_answer_that_is_kept_stands
+                kept_answers_are_forgotten_in_time
+                one_of_many_spends_a_pass
+                one_of_many_begins_a_request
             }
             list {
                 rows_say_how_a_run_stands

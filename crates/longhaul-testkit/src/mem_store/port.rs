@@ -1,13 +1,16 @@
-//! The two ports, each verb handed to its room.
+//! The three ports, each verb handed to its room.
 //!
 //! Never: a rule. Nothing here knows what a verb does.
 
 use async_trait::async_trait;
 
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, RuleId, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{KeyName, LaneKey, RuleId, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::keyring::{
+    Begun, KeyRow, Keyring, LinkRow, NewKey, NewPass, PassKind, PassRow, Reply, ReplyAsk, ReplyKey,
+};
 use longhaul_core::port::shelves::{
     Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
     SpendAsk, Tail, WorkerRow,
@@ -213,5 +216,76 @@ impl Shelves for MemStore {
 
     async fn now(&self) -> Answer<Timestamp> {
         Ok(self.time())
+    }
+}
+
+#[async_trait]
+impl Keyring for MemStore {
+    async fn add_key(&self, key: NewKey) -> Answer<bool> {
+        self.change(|tx| Ok(tx.add_key(key)?))
+    }
+
+    async fn key(&self, hash: Hash) -> Answer<Option<KeyRow>> {
+        Ok(self.look(|tx| tx.tables.key(hash).map(|(_, row)| row.clone())))
+    }
+
+    async fn keys(&self) -> Answer<Vec<KeyRow>> {
+        Ok(self.look(|tx| tx.tables.doors.iter().map(|(_, row)| row.clone()).collect()))
+    }
+
+    async fn revoke_key(&self, name: &KeyName) -> Answer<Option<KeyRow>> {
+        let revoked = self.change(|tx| Ok(tx.revoke_key(name).map(Box::new)))?;
+        Ok(revoked.map(|row| *row))
+    }
+
+    async fn touch_key(&self, hash: Hash) -> Answer<()> {
+        self.change(|tx| {
+            tx.touch_key(hash);
+            Ok(())
+        })
+    }
+
+    async fn add_pass(&self, pass: NewPass) -> Answer<()> {
+        self.change(|tx| {
+            tx.add_pass(pass);
+            Ok(())
+        })
+    }
+
+    async fn pass(&self, kind: PassKind, hash: Hash) -> Answer<Option<PassRow>> {
+        Ok(self.look(|tx| tx.pass(kind, hash)))
+    }
+
+    async fn spend_pass(&self, kind: PassKind, hash: Hash) -> Answer<Option<PassRow>> {
+        self.change(|tx| Ok(tx.spend_pass(kind, hash)))
+    }
+
+    async fn add_link(&self, link: LinkRow) -> Answer<()> {
+        self.change(|tx| {
+            tx.add_link(link);
+            Ok(())
+        })
+    }
+
+    async fn link(&self, hash: Hash) -> Answer<Option<LinkRow>> {
+        Ok(self.look(|tx| tx.tables.links.get(&hash).cloned()))
+    }
+
+    async fn begin_reply(&self, ask: ReplyAsk) -> Answer<Begun> {
+        self.change(|tx| Ok(tx.begin_reply(ask)))
+    }
+
+    async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Answer<()> {
+        self.change(|tx| {
+            tx.keep_reply(&of, reply);
+            Ok(())
+        })
+    }
+
+    async fn drop_reply(&self, of: ReplyKey) -> Answer<()> {
+        self.change(|tx| {
+            tx.drop_reply(&of);
+            Ok(())
+        })
     }
 }

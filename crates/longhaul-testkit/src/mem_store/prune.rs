@@ -21,6 +21,8 @@ impl Tx<'_> {
         }
         let now = self.now;
         let keys = self.tables.keys.take_where(|_, key| key.until <= now);
+        let replies = &mut self.tables.replies;
+        let replies = replies.take_where(|_, request| request.until <= now);
         self.tables.lanes.take_where(|_, lane| lane.depth == 0);
         let named = self.named();
         let blobs = self.tables.blobs.take_where(|hash, content| {
@@ -29,7 +31,7 @@ impl Tx<'_> {
         Pruned {
             runs: runs.len(),
             blobs,
-            keys,
+            keys: keys + replies,
         }
     }
 
@@ -69,6 +71,8 @@ impl Tx<'_> {
         tables.rules.take_where(|(of, _), _| *of == run);
         tables.late.take_where(|(of, _), _| *of == run);
         tables.gates.take_where(|_, gate| gate.run == run);
+        let gates = &tables.gates;
+        tables.links.take_where(|_, link| !gates.has(&link.gate));
         tables.timers.take_where(|_, timer| timer.run == run);
         let timers = &tables.timers;
         tables.due.take_where(|(_, timer), ()| !timers.has(timer));

@@ -12,6 +12,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::keyring::{KeyRow, LinkRow, PassKind, PassRow, Reply, ReplyKey};
 use longhaul_core::port::shelves::{Account, Checkpoint, Place};
 use longhaul_core::port::store::Standing;
 use longhaul_core::raw::Hash;
@@ -75,6 +76,10 @@ tables! {
     late: (RunId, u64) => LateResult,
     checkpoints: RunId => Checkpoint,
     buckets: String => Timestamp,
+    doors: u64 => KeyRow,
+    passes: (PassKind, Hash) => PassRow,
+    links: Hash => LinkRow,
+    replies: ReplyKey => Request,
 }
 
 impl Tables {
@@ -217,6 +222,16 @@ pub(crate) struct Remembered {
     pub(crate) body: Hash,
     pub(crate) runs: Vec<RunId>,
     pub(crate) until: Timestamp,
+}
+
+/// A request that must count once.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) body: Hash,
+    pub(crate) until: Timestamp,
+    pub(crate) lease_until: Timestamp,
+    /// None: it still runs.
+    pub(crate) reply: Option<Reply>,
 }
 
 #[derive(Debug, Clone)]
