@@ -108,6 +108,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
+        keyring: store.clone(),
         mint: Arc::new(UuidMint),
         models: models(&config, &clock),
         tools: Arc::new(tools),

@@ -107,6 +107,7 @@ impl Plan {
             Some(clock) => MemStore::new(clock.clone()),
             None => MemStore::new(SystemClock),
         };
+        let keyring = Arc::new(behind.clone());
         let store = Arc::new(Shaky::new(behind));
         let actor = Arc::new(Actor::default());
         actor.learn(self.lines);
@@ -122,6 +123,7 @@ impl Plan {
         let ports = Ports {
             store: store.clone(),
             shelves: store.clone(),
+            keyring,
             clock,
             mint: Arc::new(UuidMint),
             models: models.clone(),

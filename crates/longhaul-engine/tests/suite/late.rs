@@ -37,6 +37,7 @@ async fn opened(policy: Policy) -> Result<(Crew, RunId), Fault> {
     let ports = Ports {
         store: harness.store,
         shelves: harness.shelves,
+        keyring: harness.keyring,
         outside: Outside::default(),
     };
     let ids = Ids::new(1);

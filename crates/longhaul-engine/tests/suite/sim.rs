@@ -67,6 +67,7 @@ fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
     let ports = Ports {
         store: yielding.clone(),
         shelves: yielding.clone(),
+        keyring: around.keyring.clone(),
         clock: Arc::new(clock.clone()),
         mint: Arc::new(UuidMint),
         models: Arc::new(OneModel::new(&world)),

@@ -10,6 +10,7 @@ use longhaul_core::event::tool::ToolSurfaced;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
+use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Ask;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::{Append, Appended, Author, Claimed, ReadAsk, Refused, Store};
@@ -32,6 +33,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The rows beside them.
     pub shelves: Arc<dyn Shelves>,
+    /// Keys and what they gave out.
+    pub keyring: Arc<dyn Keyring>,
     /// The world that tools touch.
     pub outside: Outside,
 }

@@ -58,6 +58,7 @@ pub async fn live_by(staff: Staff, seed: u64, harness: &Harness) -> Result<Lived
     let ports = Ports {
         store: harness.store.clone(),
         shelves: harness.shelves.clone(),
+        keyring: harness.keyring.clone(),
         outside: outside.clone(),
     };
     let ids = Ids::new(seed as u32);

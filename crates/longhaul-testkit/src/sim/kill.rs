@@ -57,6 +57,7 @@ pub async fn play_by(
     let ports = Ports {
         store: harness.store.clone(),
         shelves: harness.shelves.clone(),
+        keyring: harness.keyring.clone(),
         outside: outside.clone(),
     };
     let ids = Ids::new(1);

@@ -170,6 +170,7 @@ impl Life {
         let ports = Ports {
             store: store.clone(),
             shelves: store.clone(),
+            keyring: store.clone(),
             mint: Arc::new(UuidMint),
             models: Arc::new(OneModel(Arc::new(model))),
             tools: Arc::new(tools),
