@@ -9,9 +9,10 @@ use clap::Args;
 use longhaul_core::policy::gate::Decision;
 
 use crate::cli::answering::Answering;
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
-use crate::cli::{name, open, runtime};
+use crate::cli::{name, runtime};
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
@@ -38,16 +39,12 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let text = self.text()?;
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let gate = name::gate(longhaul, &self.gate).await?;
+            let gate = name::gate(desk, &self.gate).await?;
             let json = self.json;
-            let answering = Answering {
-                longhaul,
-                gate,
-                json,
-            };
+            let answering = Answering { desk, gate, json };
             let answer = answering.answer(Decision::Answer(text), None);
             answering.give(answer).await
         })

@@ -2,14 +2,11 @@
 //!
 //! Never: says that a run goes on when nobody drives it.
 
-use longhaul_core::policy::gate::{Answer, Decision, GateRow, GateStatus, Scope};
-use longhaul_core::port::store::GatesAsk;
-use longhaul_engine::Longhaul;
+use longhaul_core::policy::gate::{Answer, Decision, Scope};
 use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Verdict;
-use longhaul_run::outside::{standing_digest, standing_input};
 
-use crate::cli::driven::is_driven;
+use crate::cli::desk::Desk;
 use crate::cli::exit::Exit;
 use crate::cli::fail;
 use crate::cli::me::me;
@@ -21,8 +18,8 @@ pub(crate) const DIGEST_LETTERS: usize = 8;
 
 /// A gate about to be answered.
 pub(crate) struct Answering<'a> {
-    pub(crate) longhaul: &'a Longhaul,
-    pub(crate) gate: GateRow,
+    pub(crate) desk: &'a dyn Desk,
+    pub(crate) gate: GateView,
     pub(crate) json: bool,
 }
 
@@ -31,7 +28,7 @@ impl Answering<'_> {
     /// was read, so an answer to anything newer is refused.
     pub(crate) fn answer(&self, decision: Decision, note: Option<String>) -> Answer {
         let digest = match decision {
-            Decision::Approve | Decision::Edit(_) => standing_digest(&self.gate),
+            Decision::Approve | Decision::Edit(_) => self.gate.digest,
             Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
         };
         Answer {
@@ -47,12 +44,11 @@ impl Answering<'_> {
     /// Gives the answer, and tells what came of it.
     pub(crate) async fn give(self, answer: Answer) -> anyhow::Result<Exit> {
         let no = fail::about_gate(&self.gate);
-        let id = self.gate.spec.id;
+        let id = self.gate.id;
         let done = did(&answer);
-        let verdict = self.longhaul.answer(id, answer).await.map_err(&no)?;
-        let gate = self.longhaul.gate(id).await.map_err(&no)?;
+        let (verdict, gate) = self.desk.answer(id, answer).await.map_err(&no)?;
         if self.json {
-            say::data(&serde_json::to_string(&GateView::from(&gate))?)?;
+            say::data(&serde_json::to_string(&gate)?)?;
             return Ok(Exit::Done);
         }
         say::words(&format!("{done}: {}", what(&gate)))?;
@@ -60,29 +56,24 @@ impl Answering<'_> {
         Ok(Exit::Done)
     }
 
-    async fn follows(&self, verdict: &Verdict, gate: &GateRow) -> anyhow::Result<String> {
+    async fn follows(&self, verdict: &Verdict, gate: &GateView) -> anyhow::Result<String> {
         let run = gate.run;
         let seq = match verdict {
             Verdict::Counted(_) => {
-                let (has, needs) = (gate.answers.len(), gate.spec.approvers.count);
+                let (has, needs) = (gate.answers.len(), gate.approvers);
                 return Ok(format!("{has} of {needs} have agreed; {run} still waits."));
             }
             Verdict::Closed(seq) => *seq,
         };
-        let ask = GatesAsk {
-            run: Some(run),
-            status: Some(GateStatus::Open),
-            limit: 100,
-            ..GatesAsk::default()
-        };
-        let open = self.longhaul.gates(ask).await.map_err(fail::engine)?.len();
+        let open = self.desk.open_gates(run).await.map_err(fail::engine)?;
+        let open = open.len();
         if open > 0 {
             let others = if open == 1 { "answer" } else { "answers" };
             return Ok(format!(
                 "{run} waits for {open} more {others}: longhaul gates --run {run}"
             ));
         }
-        Ok(match is_driven(self.longhaul).await? {
+        Ok(match self.desk.is_driven().await.map_err(fail::engine)? {
             true => format!("{run} resumes at event {seq}."),
             false => format!(
                 "{run} resumes at event {seq} as soon as somebody drives it: longhaul watch {run}"
@@ -103,12 +94,12 @@ fn did(answer: &Answer) -> &'static str {
 }
 
 /// What it was about: the call with its input, or what was asked.
-fn what(gate: &GateRow) -> String {
-    let said = match (&gate.spec.tool, standing_input(gate)) {
+fn what(gate: &GateView) -> String {
+    let said = match (&gate.tool, &gate.input) {
         (Some(tool), Some(input)) => short(&format!("{tool} {}", input.as_str())),
-        (Some(_), None) | (None, _) => short(&gate.spec.ask),
+        (Some(_), None) | (None, _) => short(&gate.ask),
     };
-    let digest = standing_digest(gate).map(|digest| digest.to_string());
+    let digest = gate.digest.map(|digest| digest.to_string());
     let digest = digest
         .as_deref()
         .and_then(|text| text.get(..DIGEST_LETTERS));

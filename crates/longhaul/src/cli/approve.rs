@@ -6,15 +6,16 @@ use std::io::Read as _;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use longhaul_core::policy::gate::{Decision, GateRow, Scope};
+use longhaul_core::policy::gate::{Decision, Scope};
 use longhaul_core::raw::RawJson;
-use longhaul_run::outside::{decisions, standing_digest};
+use longhaul_engine::gate_view::GateView;
 
 use crate::cli::answering::{Answering, DIGEST_LETTERS};
 use crate::cli::card::whole_card;
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
-use crate::cli::{name, open, plain, runtime, say};
+use crate::cli::{name, plain, runtime, say};
 
 /// The longest input that is read.
 const EDIT_BYTES_MAX: u64 = 1024 * 1024;
@@ -66,10 +67,10 @@ enum Reach {
 
 impl Approve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let gate = name::gate(longhaul, &self.gate).await?;
+            let gate = name::gate(desk, &self.gate).await?;
             can_be_approved(&gate)?;
             let decision = match &self.edit {
                 Some(said) => Decision::Edit(edited(said)?),
@@ -78,16 +79,12 @@ impl Approve {
             if !self.is_meant(&gate, &decision)? {
                 say::talk(&format!(
                     "Nothing was said; {} still waits. A no: longhaul reject {}",
-                    gate.run, gate.spec.id
+                    gate.run, gate.id
                 ));
                 return Ok(Exit::Person);
             }
             let json = self.json;
-            let answering = Answering {
-                longhaul,
-                gate,
-                json,
-            };
+            let answering = Answering { desk, gate, json };
             let mut answer = answering.answer(decision, self.note.clone());
             answer.scope = match self.reach {
                 Reach::Once => Scope::Once,
@@ -99,7 +96,7 @@ impl Approve {
 
     /// Whether a yes to this is really meant: by its digest, by word, or by a
     /// person who has just been shown it.
-    fn is_meant(&self, gate: &GateRow, decision: &Decision) -> anyhow::Result<bool> {
+    fn is_meant(&self, gate: &GateView, decision: &Decision) -> anyhow::Result<bool> {
         if let Some(said) = &self.digest {
             names(gate, said)?;
             return Ok(true);
@@ -123,13 +120,13 @@ fn is_yes(said: &str) -> bool {
     matches!(said.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-fn can_be_approved(gate: &GateRow) -> anyhow::Result<()> {
-    let takes = decisions(&gate.spec.kind);
-    if takes.contains(&"approve") {
+fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
+    let takes = &gate.decisions;
+    if takes.iter().any(|decision| decision == "approve") {
         return Ok(());
     }
-    let id = gate.spec.id;
-    let ask = plain::line(&gate.spec.ask);
+    let id = gate.id;
+    let ask = plain::line(&gate.ask);
     let words = format!(
         "{id} is no approval, it takes {}: {ask}",
         takes.join(" or ")
@@ -140,8 +137,8 @@ fn can_be_approved(gate: &GateRow) -> anyhow::Result<()> {
 }
 
 /// Why there is no yes without having seen it.
-fn unseen(gate: &GateRow) -> Failure {
-    let id = gate.spec.id;
+fn unseen(gate: &GateView) -> Failure {
+    let id = gate.id;
     let failure = Failure::usage(format!(
         "an approval is of what was seen, and here is no terminal to show {id} on"
     ))
@@ -156,16 +153,16 @@ fn unseen(gate: &GateRow) -> Failure {
     failure.hint("or unseen", format!("longhaul approve {id} --yes"))
 }
 
-fn short_digest(gate: &GateRow) -> Option<String> {
-    let digest = standing_digest(gate)?.to_string();
+fn short_digest(gate: &GateView) -> Option<String> {
+    let digest = gate.digest?.to_string();
     digest.get(..DIGEST_LETTERS).map(str::to_owned)
 }
 
 /// Whether this is the digest of what is asked now.
-fn names(gate: &GateRow, said: &str) -> anyhow::Result<()> {
-    let id = gate.spec.id;
+fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
+    let id = gate.id;
     let look = format!("longhaul gates show {id}");
-    let Some(standing) = standing_digest(gate) else {
+    let Some(standing) = gate.digest else {
         let words = format!("{id} has no digest: nothing is frozen");
         return Err(Failure::usage(words)
             .hint("approve it", format!("longhaul approve {id} --yes"))

@@ -4,9 +4,10 @@
 
 use clap::Args;
 
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::order::Order;
-use crate::cli::{open, runtime};
+use crate::cli::runtime;
 
 const EXAMPLES: &str = "Examples:
   longhaul cancel @last
@@ -31,8 +32,8 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
+        let desk = look()?;
         let order = Order::Cancel(self.reason.clone());
-        runtime::small()?.block_on(order.give(&house, &self.runs, self.json))
+        runtime::small()?.block_on(order.give(&*desk, &self.runs, self.json))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Never: leaves out a part of what is frozen without saying so.
 
-use longhaul_core::policy::gate::{Decision, GateKind, GateRow};
-use longhaul_run::outside::{standing_digest, standing_input};
+use longhaul_core::policy::gate::GateKind;
+use longhaul_engine::gate_view::GateView;
 use serde_json::Value;
 
 use crate::cli::plain;
@@ -16,27 +16,27 @@ const LINES_MAX: usize = 24;
 const WIDTH: usize = 76;
 
 /// The lines of a gate's card; of a long input its beginning.
-pub(crate) fn card(gate: &GateRow) -> Vec<String> {
-    let input = standing_input(gate).map(|input| frozen(&input.value()));
+pub(crate) fn card(gate: &GateView) -> Vec<String> {
+    let input = gate.input.as_ref().map(|input| frozen(&input.value()));
     let mut input = input.unwrap_or_default();
     if input.len() > LINES_MAX {
         let left = input.len() - LINES_MAX;
         input.truncate(LINES_MAX);
-        let id = gate.spec.id;
+        let id = gate.id;
         input.push(format!("… {left} lines more: longhaul gates show {id}"));
     }
     lines(gate, input)
 }
 
 /// The lines of a gate's card with all that is frozen.
-pub(crate) fn whole_card(gate: &GateRow) -> Vec<String> {
-    let input = standing_input(gate).map(|input| frozen(&input.value()));
+pub(crate) fn whole_card(gate: &GateView) -> Vec<String> {
+    let input = gate.input.as_ref().map(|input| frozen(&input.value()));
     lines(gate, input.unwrap_or_default())
 }
 
-fn lines(gate: &GateRow, input: Vec<String>) -> Vec<String> {
-    let mut lines = vec![format!("{}", gate.spec.id)];
-    let title = match (&gate.spec.kind, &gate.spec.tool) {
+fn lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
+    let mut lines = vec![format!("{}", gate.id)];
+    let title = match (&gate.kind, &gate.tool) {
         (GateKind::Approval, Some(tool)) => format!("may it call {tool}?"),
         (GateKind::InDoubt, Some(tool)) => format!("what came of {tool}?"),
         (GateKind::Result, _) => "is this result good?".to_owned(),
@@ -46,22 +46,22 @@ fn lines(gate: &GateRow, input: Vec<String>) -> Vec<String> {
         (GateKind::Approval | GateKind::InDoubt, None) => "may it go on?".to_owned(),
     };
     lines[0] = format!("{}  {title}", lines[0]);
-    lines.push(format!("  {}", plain::line(&gate.spec.ask)));
+    lines.push(format!("  {}", plain::line(&gate.ask)));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
-    if let Some(editor) = editor(gate) {
+    if let Some(editor) = &gate.edited_by {
         lines.push(format!("  changed by {}", plain::line(editor)));
     }
-    for option in &gate.spec.options {
+    for option in &gate.options {
         lines.push(format!("  - {}", plain::line(option)));
     }
     let mut foot = Vec::new();
-    if gate.spec.approvers.count > 1 {
-        foot.push(format!("{} people must agree", gate.spec.approvers.count));
+    if gate.approvers > 1 {
+        foot.push(format!("{} people must agree", gate.approvers));
     }
     if let Some(deadline) = gate.deadline {
         foot.push(format!("until {}", day(deadline)));
     }
-    if let Some(digest) = standing_digest(gate) {
+    if let Some(digest) = gate.digest {
         foot.push(format!("digest {}", &digest.to_string()[..12]));
     }
     if !foot.is_empty() {
@@ -96,15 +96,6 @@ fn frozen(value: &Value) -> Vec<String> {
         }
     }
     lines.iter().flat_map(|line| wrapped(line)).collect()
-}
-
-/// Who changed what stands frozen, if somebody did.
-fn editor(gate: &GateRow) -> Option<&str> {
-    let newest = gate.answers.iter().rev();
-    newest
-        .map(|given| &given.answer)
-        .find(|answer| matches!(answer.decision, Decision::Edit(_)))
-        .map(|answer| answer.by.as_str())
 }
 
 fn wrapped(line: &str) -> Vec<String> {

@@ -6,12 +6,11 @@ use std::fmt;
 
 use longhaul::assemble::AssembleError;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::StoreError;
-use longhaul_engine::Error;
-use longhaul_run::Refusal;
+use longhaul_engine::gate_view::GateView;
 
 use crate::cli::exit::Exit;
+use crate::cli::no::{No, Problem};
 
 /// What went wrong.
 #[derive(Debug)]
@@ -140,71 +139,59 @@ pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
     }
 }
 
-/// What the engine's no means to a person.
-pub(crate) fn engine(error: Error) -> anyhow::Error {
-    no(error).into()
+/// What a desk's no, or the engine's, means to a person.
+pub(crate) fn engine(error: impl Into<No>) -> anyhow::Error {
+    no(&error.into()).into()
 }
 
 /// The same, said of this run.
-pub(crate) fn about_run(run: RunId) -> impl Fn(Error) -> anyhow::Error {
-    move |error| no(error).about("RUN", run).into()
+pub(crate) fn about_run(run: RunId) -> impl Fn(No) -> anyhow::Error {
+    move |error| no(&error).about("RUN", run).into()
 }
 
 /// The same, said of this gate.
-pub(crate) fn about_gate(gate: &GateRow) -> impl Fn(Error) -> anyhow::Error {
-    let (run, gate) = (gate.run, gate.spec.id);
-    move |error| no(error).about("RUN", run).about("GATE", gate).into()
+pub(crate) fn about_gate(gate: &GateView) -> impl Fn(No) -> anyhow::Error {
+    let (run, gate) = (gate.run, gate.id);
+    move |error| no(&error).about("RUN", run).about("GATE", gate).into()
 }
 
-fn no(error: Error) -> Failure {
-    let failure = Failure::usage(error.to_string());
+fn no(error: &No) -> Failure {
     match error {
-        Error::Store(error) => store(&error),
-        Error::NoRun(_) => failure.hint("all runs", "longhaul ls --all"),
-        Error::NoGate(_) => failure.hint("what waits for an answer", "longhaul gates"),
-        Error::NoAgent { like, .. } => {
-            let failure = match like {
+        No::Store(error) => store(error),
+        No::Refused(problem) => refused(problem),
+    }
+}
+
+/// What a refusal means is known by its word alone, so that it reads the same
+/// whoever refused.
+fn refused(problem: &Problem) -> Failure {
+    let failure = Failure::usage(&problem.detail);
+    match problem.code.as_str() {
+        "no_run" => failure.hint("all runs", "longhaul ls --all"),
+        "no_gate" => failure.hint("what waits for an answer", "longhaul gates"),
+        "no_agent" => {
+            let failure = match &problem.like {
                 Some(like) => failure.hint("did you mean", format!("longhaul run {like} ...")),
                 None => failure,
             };
             failure.hint("all agents", "longhaul agents")
         }
-        Error::Refused(refusal) => refused(failure, &refusal),
-        Error::Template { agent, .. } => failure.hint(
-            "look at the agent",
-            format!("longhaul agents check {agent}"),
-        ),
-        Error::Crowded(_) | Error::LaneFull(_) => failure.exit(Exit::Busy),
-        Error::KeyReused | Error::Misfit(_) | Error::Stuck { .. } => failure,
-    }
-}
-
-fn refused(failure: Failure, refusal: &Refusal) -> Failure {
-    match refusal {
-        Refusal::Ended(_) => failure.hint("see how", "longhaul show RUN"),
-        Refusal::GateClosed { gate, .. } | Refusal::GateExpired(gate) => {
-            failure.hint("see who and when", format!("longhaul gates show {gate}"))
+        "template" => failure.hint("look at the agent", "longhaul agents check"),
+        "run_ended" => failure.hint("see how", "longhaul show RUN"),
+        "already_answered" | "gate_expired" | "voted_before" => {
+            failure.hint("see who and when", "longhaul gates show GATE")
         }
-        Refusal::DigestMissing | Refusal::DigestChanged => {
+        "digest_missing" | "digest_changed" => {
             failure.hint("look again", "longhaul gates show GATE")
         }
-        Refusal::WrongDecision { .. } => {
-            failure.hint("see what it asks", "longhaul gates show GATE")
-        }
-        Refusal::ScopeNotOffered => failure.hint("approve it once", "longhaul approve GATE"),
-        Refusal::VotedBefore(_) => failure.hint("see who and when", "longhaul gates show GATE"),
-        Refusal::Already(_) | Refusal::Stopping => {
-            failure.hint("see how it stands", "longhaul why RUN")
-        }
-        Refusal::OwnRun => failure.exit(Exit::NotAllowed),
-        Refusal::SteersFull(_) => failure
+        "wrong_decision" => failure.hint("see what it asks", "longhaul gates show GATE"),
+        "scope_not_offered" => failure.hint("approve it once", "longhaul approve GATE"),
+        "already" | "stopping" => failure.hint("see how it stands", "longhaul why RUN"),
+        "own_run" => failure.exit(Exit::NotAllowed),
+        "steers_full" => failure
             .exit(Exit::Busy)
             .hint("see them", "longhaul steer RUN --status"),
-        Refusal::OutOfPlace { .. }
-        | Refusal::NoSuchCall(_)
-        | Refusal::SteerSettled(_)
-        | Refusal::TooLong { .. }
-        | Refusal::Empty(_)
-        | Refusal::BadTask(_) => failure,
+        "crowded" | "lane_full" | "busy" => failure.exit(Exit::Busy),
+        _ => failure,
     }
 }

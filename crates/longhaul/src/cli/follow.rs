@@ -7,10 +7,9 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::status::{Status, Wait};
-use longhaul_engine::Longhaul;
-use longhaul_engine::handle::Watching;
-use longhaul_run::say::Said as Why;
+use longhaul_engine::why_view::WhyView;
 
+use crate::cli::desk::{Desk, Following};
 use crate::cli::mark::mark;
 use crate::cli::paint::Tone;
 use crate::cli::person::{Person, Said};
@@ -54,10 +53,10 @@ pub(crate) enum Over {
 }
 
 /// Follows a run from after a place on.
-pub(crate) struct Follower {
-    longhaul: Longhaul,
+pub(crate) struct Follower<'a> {
+    desk: &'a dyn Desk,
     run: RunId,
-    watching: Watching,
+    following: Box<dyn Following>,
     manner: Manner,
     teller: Teller,
     person: Person,
@@ -66,29 +65,26 @@ pub(crate) struct Follower {
     /// Somebody is asked, as the journal says it.
     asked: bool,
     /// What was said last about who is needed.
-    needed: Option<Why>,
+    needed: Option<WhyView>,
 }
 
-impl Follower {
+impl<'a> Follower<'a> {
     pub(crate) async fn new(
-        longhaul: &Longhaul,
+        desk: &'a dyn Desk,
         run: RunId,
         after: Seq,
         manner: Manner,
     ) -> anyhow::Result<Self> {
-        let watching = longhaul.watch(run, after).await.map_err(fail::engine)?;
-        let row = longhaul.ports().store.row(run).await;
-        let row = row.map_err(|error| fail::store(&error))?;
-        // Where the journal was read before, only the row says who is asked.
-        let asked = row.is_some_and(|row| {
-            after > Seq::START
-                && after >= row.last
-                && mark(row.status, row.reason.as_deref()).tone == Tone::You
-        });
+        let following = desk.follow(run, after).await.map_err(fail::engine)?;
+        // Where the journal was read before, only the run itself says who is asked.
+        let view = desk.show(run).await.map_err(fail::engine)?;
+        let asked = after > Seq::START
+            && mark(view.status, view.reason.as_deref()).tone == Tone::You
+            && is_all(desk, run, after).await?;
         Ok(Self {
-            longhaul: longhaul.clone(),
+            desk,
             run,
-            watching,
+            following,
             manner,
             teller: Teller::default(),
             person: Person::at_terminal(manner.silent || manner.as_json || manner.leave_at_person),
@@ -106,7 +102,7 @@ impl Follower {
                     return Ok(Over::Person);
                 }
                 if !self.manner.silent && !self.manner.as_json {
-                    self.person.show(&self.longhaul, self.run).await?;
+                    self.person.show(self.desk, self.run).await?;
                 }
                 if !self.person.is_there() && self.still_waits().await? {
                     self.say_who_is_needed().await?;
@@ -114,7 +110,7 @@ impl Follower {
             }
             tokio::select! {
                 biased;
-                seen = self.watching.next() => match seen.map_err(fail::engine)? {
+                seen = self.following.next() => match seen.map_err(fail::engine)? {
                     None => return Ok(Over::Ended),
                     Some(entries) => self.take_in(&entries)?,
                 },
@@ -145,7 +141,7 @@ impl Follower {
     }
 
     async fn pass_on(&mut self, said: Said) -> anyhow::Result<()> {
-        if let Err(error) = self.person.answer(&self.longhaul, self.run, said).await {
+        if let Err(error) = self.person.answer(self.desk, self.run, said).await {
             // A mistake at the prompt is told, and the prompt stays.
             say::error(&error);
             self.person.show_again();
@@ -156,7 +152,7 @@ impl Follower {
     /// Nobody here can be asked: whoever reads the log learns what helps, also
     /// where nothing else is told.
     async fn say_who_is_needed(&mut self) -> anyhow::Result<()> {
-        let why = self.longhaul.why(self.run).await.map_err(fail::engine)?;
+        let why = self.desk.why(self.run).await.map_err(fail::engine)?;
         if self.needed.as_ref() != Some(&why) {
             let (run, sentence, command) = (self.run, &why.sentence, &why.command);
             say::talk(&format!(
@@ -168,17 +164,21 @@ impl Follower {
     }
 
     async fn still_waits(&self) -> anyhow::Result<bool> {
-        let row = self.longhaul.ports().store.row(self.run).await;
-        let row = row.map_err(|error| fail::store(&error))?;
-        Ok(row.is_some_and(|row| {
-            let rests = matches!(
-                row.status,
-                Status::Waiting | Status::Blocked | Status::Paused
-            );
-            // An old wait in the middle of a journal is none.
-            rests && self.last >= row.last
-        }))
+        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
+        let rests = matches!(
+            view.status,
+            Status::Waiting | Status::Blocked | Status::Paused
+        );
+        // An old wait in the middle of a journal is none.
+        Ok(rests && is_all(self.desk, self.run, self.last).await?)
     }
+}
+
+/// Whether a journal ends here. Asked after a look at the run, it says that what
+/// was seen still holds.
+async fn is_all(desk: &dyn Desk, run: RunId, last: Seq) -> anyhow::Result<bool> {
+    let more = desk.events(run, last, 1).await.map_err(fail::engine)?;
+    Ok(more.is_empty())
 }
 
 /// Whether a person is needed after this fact; none: it says nothing of it.

@@ -3,20 +3,21 @@
 //! Never: answers.
 
 use clap::{Args, Subcommand};
-use longhaul::assemble::House;
-use longhaul_core::policy::gate::{GateRow, GateStatus};
+use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::time::Timestamp;
 use longhaul_engine::gate_view::{AnswerView, GateView};
 use serde_json::json;
 
 use crate::cli::card::whole_card;
+use crate::cli::desk::Desk;
+use crate::cli::desk::find::{look, look_if_there};
 use crate::cli::exit::Exit;
 use crate::cli::figure::lasted;
 use crate::cli::paint::Paint;
 use crate::cli::table::{Cell, table};
 use crate::cli::teller::{clock, short};
-use crate::cli::{fail, name, open, plain, runtime, say};
+use crate::cli::{fail, name, plain, runtime, say};
 
 /// So many are listed.
 const GATES_MAX: usize = 1_000;
@@ -88,27 +89,26 @@ impl Gates {
 
 impl Ls {
     fn run(&self) -> anyhow::Result<()> {
-        let house = match &self.run {
+        let desk = match &self.run {
             // There can't be a run of that name.
-            Some(_) => Some(open::look()?),
-            None => open::look_if_there()?,
+            Some(_) => Some(look()?),
+            None => look_if_there()?,
         };
-        let Some(house) = house else {
+        let Some(desk) = desk else {
             return self.print(&[], Timestamp::default());
         };
         runtime::small()?.block_on(async {
-            let gates = self.find(&house).await?;
-            let now = house.longhaul.now().await.map_err(fail::engine)?;
+            let gates = self.find(&*desk).await?;
+            let now = desk.now().await.map_err(fail::engine)?;
             self.print(&gates, now)
         })
     }
 
-    async fn find(&self, house: &House) -> anyhow::Result<Vec<GateRow>> {
-        let longhaul = &house.longhaul;
+    async fn find(&self, desk: &dyn Desk) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
             Some(said) => {
-                let run = name::run(longhaul, said).await?;
-                longhaul.why(run).await.map_err(fail::about_run(run))?;
+                let run = name::run(desk, said).await?;
+                desk.why(run).await.map_err(fail::about_run(run))?;
                 Some(run)
             }
             None => None,
@@ -119,16 +119,15 @@ impl Ls {
             limit: GATES_MAX,
             ..GatesAsk::default()
         };
-        let mut gates = longhaul.gates(ask).await.map_err(fail::engine)?;
+        let mut gates = desk.gates(ask).await.map_err(fail::engine)?;
         // Whoever has waited longest comes first.
         gates.reverse();
         Ok(gates)
     }
 
-    fn print(&self, gates: &[GateRow], now: Timestamp) -> anyhow::Result<()> {
+    fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
         if self.json {
-            let data: Vec<GateView> = gates.iter().map(GateView::from).collect();
-            return say::data(&json!({ "data": data, "next": null }).to_string());
+            return say::data(&json!({ "data": gates, "next": null }).to_string());
         }
         if gates.is_empty() {
             say::talk("Nothing waits for you.   All runs: longhaul ls");
@@ -148,7 +147,7 @@ impl Ls {
     }
 }
 
-fn row(gate: &GateRow, now: Timestamp) -> Vec<Cell> {
+fn row(gate: &GateView, now: Timestamp) -> Vec<Cell> {
     let expires = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
         (GateStatus::Open, Some(deadline)) if deadline <= now => "now".to_owned(),
@@ -161,24 +160,23 @@ fn row(gate: &GateRow, now: Timestamp) -> Vec<Cell> {
         Cell::new(lasted(now.since(gate.raised_at))),
         Cell::new(expires),
         Cell::new(gate.run.to_string()),
-        Cell::new(gate.spec.id.to_string()),
-        Cell::new(short(&gate.spec.ask)).at_most(ASK_LETTERS),
+        Cell::new(gate.id.to_string()),
+        Cell::new(short(&gate.ask)).at_most(ASK_LETTERS),
     ]
 }
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
-        let house = open::look()?;
+        let desk = look()?;
         runtime::small()?.block_on(async {
-            let gate = name::gate(&house.longhaul, &self.gate).await?;
-            let view = GateView::from(&gate);
+            let gate = name::gate(&*desk, &self.gate).await?;
             if self.json {
-                return say::data(&serde_json::to_string(&view)?);
+                return say::data(&serde_json::to_string(&gate)?);
             }
             for line in whole_card(&gate) {
                 say::data(&line)?;
             }
-            for answer in &view.answers {
+            for answer in &gate.answers {
                 say::data(&format!("  {}", given(answer)))?;
             }
             say::data(&format!("  {}", stands(&gate)))
@@ -196,12 +194,12 @@ fn given(answer: &AnswerView) -> String {
     format!("{} by {by} at {at}{note}", answer.decision)
 }
 
-fn stands(gate: &GateRow) -> String {
-    let (id, run) = (gate.spec.id, gate.run);
-    let says = longhaul_run::outside::decisions(&gate.spec.kind);
-    let ways: Vec<String> = says
+fn stands(gate: &GateView) -> String {
+    let (id, run) = (gate.id, gate.run);
+    let ways: Vec<String> = gate
+        .decisions
         .iter()
-        .filter_map(|decision| match *decision {
+        .filter_map(|decision| match decision.as_str() {
             "approve" => Some(format!("longhaul approve {id}")),
             "reject" => Some(format!("longhaul reject {id}")),
             "answer" => Some(format!("longhaul answer {id} TEXT")),

@@ -217,7 +217,11 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_of_a_line() {
-        let secrets = [("TOKEN", "hunter2-and-more"), ("SHORT", "abc"), ("PART", "hunter2-and")];
+        let secrets = [
+            ("TOKEN", "hunter2-and-more"),
+            ("SHORT", "abc"),
+            ("PART", "hunter2-and"),
+        ];
         let mask = Mask::new(secrets.map(|(n, v)| (n.to_owned(), v.to_owned())).into());
         for (line, clean) in [
             ("nothing here, abc", "nothing here, abc"),
@@ -237,12 +241,18 @@ mod tests {
             let mut others = Map::new();
             others.insert("run".into(), "run_1".into());
             others.insert("turns".into(), 3.into());
-            Fields { message: "completed".into(), others }
+            Fields {
+                message: "completed".into(),
+                others,
+            }
         };
         let at = Timestamp::default();
         let line = human(at, &Level::INFO, &fields());
         assert!(line.ends_with("  run_1  completed  turns=3"), "{line}");
         let line: Value = serde_json::from_str(&json(at, &Level::WARN, fields())).unwrap();
-        assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
+        assert_eq!(
+            (&line["level"], &line["run"]),
+            (&"warn".into(), &"run_1".into())
+        );
     }
 }

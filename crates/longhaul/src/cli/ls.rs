@@ -4,23 +4,23 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longhaul::assemble::House;
 use longhaul_core::id::{AgentName, LaneKey, RunId};
 use longhaul_core::port::store::RowsAsk;
 use longhaul_core::status::Status;
-use longhaul_core::time::Timestamp;
-use longhaul_engine::handle::Listed;
-use longhaul_engine::view::usd;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_engine::view::{BriefView, RunView};
 use serde_json::json;
 
-use crate::cli::driven::{is_driven, wants_driver};
+use crate::cli::desk::Desk;
+use crate::cli::desk::find::look_if_there;
+use crate::cli::driven::wants_driver;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::figure::{dollars, lasted};
 use crate::cli::mark::mark;
 use crate::cli::paint::Paint;
 use crate::cli::table::{Cell, table};
-use crate::cli::{name, open, runtime, say};
+use crate::cli::{name, runtime, say};
 
 /// So many rows are shown unless it is said otherwise.
 const ROWS: usize = 20;
@@ -72,51 +72,56 @@ fn statuses() -> PossibleValuesParser {
 
 /// Runs that were found, and whether there are others.
 struct Found {
-    shown: Vec<Listed>,
+    shown: Vec<BriefView>,
     /// How many there are in all, as far as it was counted.
     count: usize,
 }
 
 impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let Some(house) = open::look_if_there()? else {
+        let Some(desk) = look_if_there()? else {
             if self.json {
                 say::data(&json!({ "data": [], "next": null }).to_string())?;
             }
             say::talk("There are no runs here yet.   Make one: longhaul run AGENT \"...\"");
             return Ok(Exit::Done);
         };
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let found = self.find(&house).await?;
             match self.json {
-                true => print_json(&house, &found).await?,
-                false => self.print(&house, &found).await?,
+                true => self.print_json(desk).await?,
+                false => self.print(desk, &self.find(desk).await?).await?,
             }
             Ok(Exit::Done)
         })
     }
 
-    async fn find(&self, house: &House) -> anyhow::Result<Found> {
-        let longhaul = &house.longhaul;
+    /// What is asked for, so many at once.
+    async fn ask(&self, desk: &dyn Desk, limit: usize) -> anyhow::Result<RowsAsk> {
         let agent = self.agent.as_ref().map(AgentName::new).transpose();
         let lane = self.lane.as_ref().map(LaneKey::new).transpose();
         let wanted = |status: &&Status| self.status.iter().any(|said| said == status.as_str());
-        let mut ask = RowsAsk {
+        Ok(RowsAsk {
             statuses: Status::ALL.iter().filter(wanted).copied().collect(),
             agent: agent.map_err(|bad| Failure::usage(format!("--agent: {bad}")))?,
             lane: lane.map_err(|bad| Failure::usage(format!("--lane: {bad}")))?,
             root: None,
             after: match &self.after {
-                Some(said) => Some(name::run(longhaul, said).await?),
+                Some(said) => Some(name::run(desk, said).await?),
                 None => None,
             },
-            limit: self.limit.max(COUNTED_MAX).saturating_add(1),
-        };
-        let mut shown = longhaul.list(ask.clone()).await.map_err(fail::engine)?;
+            limit,
+        })
+    }
+
+    async fn find(&self, desk: &dyn Desk) -> anyhow::Result<Found> {
+        let limit = self.limit.max(COUNTED_MAX).saturating_add(1);
+        let mut ask = self.ask(desk, limit).await?;
+        let mut shown = desk.brief(ask.clone()).await.map_err(fail::engine)?;
         let mut page = shown.len();
         while self.all && page == ask.limit {
-            ask.after = shown.last().map(|last| last.row.id);
-            let more = longhaul.list(ask.clone()).await.map_err(fail::engine)?;
+            ask.after = shown.last().map(|last| last.id);
+            let more = desk.brief(ask.clone()).await.map_err(fail::engine)?;
             page = more.len();
             shown.extend(more);
         }
@@ -127,7 +132,29 @@ impl Ls {
         Ok(Found { shown, count })
     }
 
-    async fn print(&self, house: &House, found: &Found) -> anyhow::Result<()> {
+    async fn print_json(&self, desk: &dyn Desk) -> anyhow::Result<()> {
+        let limit = match self.all {
+            true => COUNTED_MAX,
+            false => self.limit.saturating_add(1),
+        };
+        let mut ask = self.ask(desk, limit).await?;
+        let mut data = desk.whole(ask.clone()).await.map_err(fail::engine)?;
+        let mut page = data.len();
+        while self.all && page == ask.limit {
+            ask.after = data.last().map(|last: &RunView| last.id);
+            let more = desk.whole(ask.clone()).await.map_err(fail::engine)?;
+            page = more.len();
+            data.extend(more);
+        }
+        let more = !self.all && data.len() > self.limit;
+        if more {
+            data.truncate(self.limit);
+        }
+        let next: Option<RunId> = data.last().filter(|_| more).map(|last| last.id);
+        say::data(&json!({ "data": data, "next": next }).to_string())
+    }
+
+    async fn print(&self, desk: &dyn Desk, found: &Found) -> anyhow::Result<()> {
         if found.shown.is_empty() {
             say::talk(match self.is_narrow() {
                 true => "No run is like that.   All runs: longhaul ls --all",
@@ -135,9 +162,9 @@ impl Ls {
             });
             return Ok(());
         }
-        let now = house.longhaul.now().await.map_err(fail::engine)?;
+        let now = desk.now().await.map_err(fail::engine)?;
         let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
-        let rows: Vec<Vec<Cell>> = found.shown.iter().map(|listed| row(listed, now)).collect();
+        let rows: Vec<Vec<Cell>> = found.shown.iter().map(|run| row(run, now)).collect();
         for line in table(&head, &rows, Paint::for_stdout()) {
             say::data(&line)?;
         }
@@ -154,8 +181,9 @@ impl Ls {
         if found.shown.iter().any(is_yours) {
             foot.push_str("   Only yours to decide: longhaul gates");
         }
-        let idle = |listed: &Listed| wants_driver(listed.row.status);
-        if found.shown.iter().any(idle) && !is_driven(&house.longhaul).await? {
+        let idle = |run: &BriefView| wants_driver(run.status);
+        let idle = found.shown.iter().any(idle);
+        if idle && !desk.is_driven().await.map_err(fail::engine)? {
             foot.push_str("   Nobody drives now: longhaul worker");
         }
         say::talk(&foot);
@@ -171,10 +199,10 @@ impl Ls {
     }
 }
 
-fn is_yours(listed: &Listed) -> bool {
-    match listed.row.status {
+fn is_yours(run: &BriefView) -> bool {
+    match run.status {
         Status::Blocked => true,
-        Status::Waiting => matches!(listed.row.reason.as_deref(), Some("approval" | "question")),
+        Status::Waiting => matches!(run.reason.as_deref(), Some("approval" | "question")),
         Status::Pending
         | Status::Running
         | Status::Paused
@@ -184,34 +212,22 @@ fn is_yours(listed: &Listed) -> bool {
     }
 }
 
-async fn print_json(house: &House, found: &Found) -> anyhow::Result<()> {
-    let mut data = Vec::with_capacity(found.shown.len());
-    for listed in &found.shown {
-        let shown = house.longhaul.show(listed.row.id).await;
-        data.push(shown.map_err(fail::engine)?);
-    }
-    let more = found.count > found.shown.len();
-    let next: Option<RunId> = data.last().filter(|_| more).map(|last| last.id);
-    say::data(&json!({ "data": data, "next": next }).to_string())
-}
-
-fn row(listed: &Listed, now: Timestamp) -> Vec<Cell> {
-    let row = &listed.row;
+fn row(row: &BriefView, now: Timestamp) -> Vec<Cell> {
     let stands = mark(row.status, row.reason.as_deref());
     let lived = row.finished_at.unwrap_or(now).since(row.created_at);
-    let elapsed = match (row.status.is_terminal(), row.active.0) {
+    let elapsed = match (row.status.is_terminal(), row.active_ms) {
         (_, 0) => lasted(lived),
         // A run that did nothing but work has one figure.
         (_, active) if active.saturating_mul(10) >= lived.0.saturating_mul(9) => lasted(lived),
-        (true | false, _) => format!("{} ({})", lasted(lived), lasted(row.active)),
+        (true | false, _) => format!("{} ({})", lasted(lived), lasted(Millis(row.active_ms))),
     };
     vec![
         Cell::new(&stands.words).tone(stands.tone),
         Cell::new(row.id.to_string()),
-        Cell::new(row.agent.to_string()),
-        Cell::new(&listed.now).at_most(NOW_LETTERS),
+        Cell::new(&row.agent),
+        Cell::new(&row.now).at_most(NOW_LETTERS),
         Cell::new(row.turns.to_string()),
-        Cell::new(dollars(row.cost.map(usd))),
+        Cell::new(dollars(row.cost_usd)),
         Cell::new(elapsed),
     ]
 }

@@ -4,10 +4,10 @@
 //! Never: guesses between two. A clash lists the candidates.
 
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
-use longhaul_engine::Longhaul;
+use longhaul_engine::gate_view::GateView;
 
+use crate::cli::desk::Desk;
 use crate::cli::fail::{self, Failure};
 use crate::cli::teller::short;
 
@@ -18,7 +18,7 @@ const LOOKED_THROUGH: usize = 10_000;
 const END_MIN: usize = 6;
 
 /// The run that is meant.
-pub(crate) async fn run(longhaul: &Longhaul, said: &str) -> anyhow::Result<RunId> {
+pub(crate) async fn run(desk: &dyn Desk, said: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = said.parse::<RunId>() {
         return Ok(run);
     }
@@ -27,9 +27,9 @@ pub(crate) async fn run(longhaul: &Longhaul, said: &str) -> anyhow::Result<RunId
             limit: 1,
             ..RowsAsk::default()
         };
-        let rows = longhaul.list(ask).await.map_err(fail::engine)?;
+        let rows = desk.brief(ask).await.map_err(fail::engine)?;
         return match rows.first() {
-            Some(last) => Ok(last.row.id),
+            Some(last) => Ok(last.id),
             None => Err(Failure::usage("there is no run yet")
                 .hint("see it at work", "longhaul demo")
                 .into()),
@@ -40,55 +40,49 @@ pub(crate) async fn run(longhaul: &Longhaul, said: &str) -> anyhow::Result<RunId
         limit: LOOKED_THROUGH,
         ..RowsAsk::default()
     };
-    let rows = longhaul.list(ask).await.map_err(fail::engine)?;
+    let rows = desk.brief(ask).await.map_err(fail::engine)?;
     let fits: Vec<RunId> = rows
         .iter()
-        .map(|listed| listed.row.id)
+        .map(|listed| listed.id)
         .filter(|id| id.to_string().ends_with(end))
         .collect();
     one(said, "run", &fits)
 }
 
 /// The gate that is meant; a run stands for its only open one.
-pub(crate) async fn gate(longhaul: &Longhaul, said: &str) -> anyhow::Result<GateRow> {
+pub(crate) async fn gate(desk: &dyn Desk, said: &str) -> anyhow::Result<GateView> {
     if let Ok(gate) = said.parse::<GateId>() {
-        return longhaul.gate(gate).await.map_err(fail::engine);
+        return desk.gate(gate).await.map_err(fail::engine);
     }
     let is_run = said == "@last" || said.starts_with(RunId::PREFIX);
     if is_run {
-        return only_gate(longhaul, run(longhaul, said).await?).await;
+        return only_gate(desk, run(desk, said).await?).await;
     }
     let end = end_of(said, GateId::PREFIX)?;
     let ask = GatesAsk {
         limit: LOOKED_THROUGH,
         ..GatesAsk::default()
     };
-    let gates = longhaul.gates(ask).await.map_err(fail::engine)?;
+    let gates = desk.gates(ask).await.map_err(fail::engine)?;
     let fits: Vec<GateId> = gates
         .iter()
-        .map(|gate| gate.spec.id)
+        .map(|gate| gate.id)
         .filter(|id| id.to_string().ends_with(end))
         .collect();
     if fits.is_empty() {
-        return only_gate(longhaul, run(longhaul, said).await?).await;
+        return only_gate(desk, run(desk, said).await?).await;
     }
     let id = one(said, "gate", &fits)?;
-    longhaul.gate(id).await.map_err(fail::engine)
+    desk.gate(id).await.map_err(fail::engine)
 }
 
-async fn only_gate(longhaul: &Longhaul, run: RunId) -> anyhow::Result<GateRow> {
-    let ask = GatesAsk {
-        run: Some(run),
-        status: Some(GateStatus::Open),
-        limit: 100,
-        ..GatesAsk::default()
-    };
-    let mut open = longhaul.gates(ask).await.map_err(fail::engine)?;
+async fn only_gate(desk: &dyn Desk, run: RunId) -> anyhow::Result<GateView> {
+    let mut open = desk.open_gates(run).await.map_err(fail::engine)?;
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
             // Says so if there is no such run at all.
-            let view = longhaul.show(run).await.map_err(fail::engine)?;
+            let view = desk.show(run).await.map_err(fail::engine)?;
             let stands = view.status.as_str();
             Err(
                 Failure::usage(format!("{run} is {stands} and waits for no answer"))
@@ -100,8 +94,8 @@ async fn only_gate(longhaul: &Longhaul, run: RunId) -> anyhow::Result<GateRow> {
             let count = more + 1;
             let mut failure = Failure::usage(format!("{run} waits for {count} answers; name one"));
             for gate in open.iter().rev().chain([&gate]) {
-                let id = gate.spec.id;
-                failure = failure.hint(&short(&gate.spec.ask), format!("longhaul gates show {id}"));
+                let id = gate.id;
+                failure = failure.hint(&short(&gate.ask), format!("longhaul gates show {id}"));
             }
             Err(failure.into())
         }

@@ -37,20 +37,14 @@ impl Opened {
     }
 }
 
-/// Opens the store to say a word or to look; there must be one.
-pub(crate) fn look() -> anyhow::Result<House> {
-    match look_if_there()? {
-        Some(house) => Ok(house),
-        None => Err(
-            Failure::usage("there are no runs here yet: nothing was ever submitted")
-                .hint("see it at work", "longhaul demo")
-                .hint("look elsewhere", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
-                .into(),
-        ),
-    }
+/// Nothing was ever submitted here.
+pub(crate) fn nothing_here() -> Failure {
+    Failure::usage("there are no runs here yet: nothing was ever submitted")
+        .hint("see it at work", "longhaul demo")
+        .hint("look elsewhere", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
 }
 
-/// The same; none when there is no store.
+/// Opens the store to say a word or to look; none when there is none.
 pub(crate) fn look_if_there() -> anyhow::Result<Option<House>> {
     let here = here::surroundings()?;
     let config = here::config(&here)?;

@@ -2,18 +2,16 @@
 //!
 //! Never: tells some before it is sure that all of them exist.
 
-use longhaul::assemble::House;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::status::Status;
-use longhaul_engine::Error;
 use longhaul_engine::view::RunView;
 use serde_json::json;
 
-use crate::cli::driven::is_driven;
+use crate::cli::desk::Desk;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
-use crate::cli::me::me;
+use crate::cli::no::No;
 use crate::cli::{name, say};
 
 /// What a run is told.
@@ -31,29 +29,27 @@ impl Order {
     /// Tells these runs, and prints what came of it.
     pub(crate) async fn give(
         &self,
-        house: &House,
+        desk: &dyn Desk,
         said: &[String],
         as_json: bool,
     ) -> anyhow::Result<Exit> {
-        let longhaul = &house.longhaul;
         let mut runs = Vec::with_capacity(said.len());
         for said in said {
-            let run = name::run(longhaul, said).await?;
+            let run = name::run(desk, said).await?;
             // Whoever mistypes one of several has told none.
-            longhaul.why(run).await.map_err(fail::about_run(run))?;
+            desk.why(run).await.map_err(fail::about_run(run))?;
             if !runs.contains(&run) {
                 runs.push(run);
             }
         }
-        let driven = is_driven(longhaul).await?;
+        let driven = desk.is_driven().await.map_err(fail::engine)?;
         let mut exit = Exit::Done;
         let mut data = Vec::with_capacity(runs.len());
         for run in runs {
-            let before = longhaul.show(run).await.map_err(fail::about_run(run))?;
+            let before = desk.show(run).await.map_err(fail::about_run(run))?;
             let was = before.status;
-            match self.tell(house, run).await {
-                Ok(()) => {
-                    let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
+            match self.tell(desk, run).await {
+                Ok(view) => {
                     if !as_json {
                         say::words(&self.came(&view, was, driven))?;
                     }
@@ -73,12 +69,11 @@ impl Order {
         Ok(exit)
     }
 
-    async fn tell(&self, house: &House, run: RunId) -> Result<(), Error> {
-        let (longhaul, by) = (&house.longhaul, me());
+    async fn tell(&self, desk: &dyn Desk, run: RunId) -> Result<RunView, No> {
         match self {
-            Self::Cancel(reason) => longhaul.cancel(run, &by, reason).await,
-            Self::Pause => longhaul.pause(run, &by).await,
-            Self::Resume(raise) => longhaul.resume(run, *raise, &by).await,
+            Self::Cancel(reason) => desk.cancel(run, reason).await,
+            Self::Pause => desk.pause(run).await,
+            Self::Resume(raise) => desk.resume(run, *raise).await,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use longhaul_core::time::Millis;
 use longhaul_engine::view::RunView;
-use longhaul_run::say::Said;
+use longhaul_engine::why_view::WhyView;
 
 use crate::cli::figure::{counted, dollars, lasted};
 use crate::cli::mark::mark;
@@ -16,7 +16,7 @@ use crate::cli::teller::short;
 const VERSION_LETTERS: usize = 12;
 
 /// The lines of a run's page, safe for a terminal.
-pub(crate) fn page(run: &RunView, why: &Said) -> Vec<String> {
+pub(crate) fn page(run: &RunView, why: &WhyView) -> Vec<String> {
     let paint = Paint::for_stdout();
     let stands = mark(run.status, run.reason.as_deref());
     let head = paint.tone(stands.tone, &stands.words);

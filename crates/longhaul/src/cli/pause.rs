@@ -4,9 +4,10 @@
 
 use clap::Args;
 
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::order::Order;
-use crate::cli::{open, runtime};
+use crate::cli::runtime;
 
 const EXAMPLES: &str = "Examples:
   longhaul pause @last
@@ -26,7 +27,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        runtime::small()?.block_on(Order::Pause.give(&house, &self.runs, self.json))
+        let desk = look()?;
+        runtime::small()?.block_on(Order::Pause.give(&*desk, &self.runs, self.json))
     }
 }

@@ -6,13 +6,12 @@ use std::io::BufRead as _;
 
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
-use longhaul_core::port::store::GatesAsk;
-use longhaul_engine::Longhaul;
-use longhaul_run::outside::standing_digest;
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope};
+use longhaul_engine::gate_view::GateView;
 use tokio::sync::mpsc;
 
 use crate::cli::card::card;
+use crate::cli::desk::Desk;
 use crate::cli::me::me;
 use crate::cli::{fail, say};
 
@@ -56,19 +55,19 @@ impl Person {
     }
 
     /// Shows what is asked, once.
-    pub(crate) async fn show(&mut self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
-        let Some(gate) = oldest(longhaul, run).await? else {
+    pub(crate) async fn show(&mut self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let Some(gate) = oldest(desk, run).await? else {
             return Ok(());
         };
-        if self.shown == Some(gate.spec.id) {
+        if self.shown == Some(gate.id) {
             return Ok(());
         }
-        self.shown = Some(gate.spec.id);
-        self.question = matches!(gate.spec.kind, GateKind::Question | GateKind::Blocked);
+        self.shown = Some(gate.id);
+        self.question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
         for line in card(&gate) {
             say::talk(&format!("          {line}"));
         }
-        let id = gate.spec.id;
+        let id = gate.id;
         if self.is_there() {
             say::talk(if self.question {
                 "          type the answer, or: r reject · w why · d detach"
@@ -108,24 +107,23 @@ impl Person {
     /// Passes on what the person said.
     pub(crate) async fn answer(
         &mut self,
-        longhaul: &Longhaul,
+        desk: &dyn Desk,
         run: RunId,
         said: Said,
     ) -> anyhow::Result<()> {
-        let gate = oldest(longhaul, run).await?;
+        let gate = oldest(desk, run).await?;
         let (decision, note) = match (said, &gate) {
             (Said::Approve, Some(_)) => (Decision::Approve, None),
             (Said::Reject(note), Some(_)) => (Decision::Reject, note),
             (Said::Words(words), Some(_)) if self.question => (Decision::Answer(words), None),
             (Said::Words(words), _) => {
-                let by = me();
-                let steered = longhaul.steer(run, words, Delivery::AfterBatch, &by);
+                let steered = desk.steer(run, words, Delivery::AfterBatch);
                 steered.await.map_err(fail::engine)?;
                 say::talk("          queued: it is read as soon as the run goes on");
                 return Ok(());
             }
             (Said::Why, _) => {
-                let why = longhaul.why(run).await.map_err(fail::engine)?;
+                let why = desk.why(run).await.map_err(fail::engine)?;
                 say::talk(&format!("          {}", why.sentence));
                 return Ok(());
             }
@@ -138,25 +136,17 @@ impl Person {
             scope: Scope::Once,
             note,
             payload: None,
-            digest: standing_digest(&gate),
+            digest: gate.digest,
         };
-        longhaul
-            .answer(gate.spec.id, answer)
-            .await
-            .map_err(fail::engine)?;
+        let answered = desk.answer(gate.id, answer).await;
+        answered.map_err(fail::about_gate(&gate))?;
         Ok(())
     }
 }
 
 /// The gate that a run has waited for longest.
-pub(crate) async fn oldest(longhaul: &Longhaul, run: RunId) -> anyhow::Result<Option<GateRow>> {
-    let ask = GatesAsk {
-        run: Some(run),
-        status: Some(GateStatus::Open),
-        limit: 100,
-        ..GatesAsk::default()
-    };
-    Ok(longhaul.gates(ask).await.map_err(fail::engine)?.pop())
+pub(crate) async fn oldest(desk: &dyn Desk, run: RunId) -> anyhow::Result<Option<GateView>> {
+    Ok(desk.open_gates(run).await.map_err(fail::engine)?.pop())
 }
 
 fn understood(line: &str, question: bool) -> Said {

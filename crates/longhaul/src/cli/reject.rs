@@ -6,8 +6,9 @@ use clap::Args;
 use longhaul_core::policy::gate::Decision;
 
 use crate::cli::answering::Answering;
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
-use crate::cli::{name, open, runtime};
+use crate::cli::{name, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul reject @last
@@ -30,16 +31,12 @@ pub(crate) struct Reject {
 
 impl Reject {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let gate = name::gate(longhaul, &self.gate).await?;
+            let gate = name::gate(desk, &self.gate).await?;
             let json = self.json;
-            let answering = Answering {
-                longhaul,
-                gate,
-                json,
-            };
+            let answering = Answering { desk, gate, json };
             let answer = answering.answer(Decision::Reject, self.note.clone());
             answering.give(answer).await
         })

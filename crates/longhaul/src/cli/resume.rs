@@ -4,10 +4,11 @@
 
 use clap::Args;
 
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::order::Order;
+use crate::cli::runtime;
 use crate::cli::task_args::raise;
-use crate::cli::{open, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul resume @last
@@ -32,8 +33,8 @@ pub(crate) struct Resume {
 impl Resume {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let raise = self.budget.as_deref().map(raise).transpose()?;
-        let house = open::look()?;
+        let desk = look()?;
         let order = Order::Resume(raise);
-        runtime::small()?.block_on(order.give(&house, &self.runs, self.json))
+        runtime::small()?.block_on(order.give(&*desk, &self.runs, self.json))
     }
 }

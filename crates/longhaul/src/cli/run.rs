@@ -5,15 +5,18 @@
 use clap::Args;
 use longhaul::assemble::House;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
 
+use crate::cli::desk::Desk;
+use crate::cli::desk::here::Here;
 use crate::cli::driving::Driving;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::follow::{Follower, LastWord, Manner, Over};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
-use crate::cli::submit::{prepare, submit};
+use crate::cli::submit::prepare;
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{runtime, say};
 
@@ -103,15 +106,16 @@ impl Run {
             let interrupts = Interrupts::listen()?;
             let manner = self.follow.manner();
             let (house, drives) = opened.look(manner.silent);
-            let run = submit(house, task).await?;
+            let desk = Here::new(&house.longhaul);
+            let run = desk.submit(task).await.map_err(fail::engine)?;
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
             let followed = Followed {
-                house,
+                desk: &desk,
                 run,
                 after: Seq::START,
-                drives,
+                drives: drives.then_some(house),
                 timeout,
             };
             followed.to_its_end(manner, interrupts).await
@@ -121,11 +125,11 @@ impl Run {
 
 /// A run to be followed by this command.
 pub(crate) struct Followed<'a> {
-    pub(crate) house: &'a House,
+    pub(crate) desk: &'a dyn Desk,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
-    /// Nobody else drives.
-    pub(crate) drives: bool,
+    /// The store that this process is to drive, when nobody else does.
+    pub(crate) drives: Option<&'a House>,
     pub(crate) timeout: Option<Millis>,
 }
 
@@ -143,12 +147,8 @@ impl Followed<'_> {
         manner: Manner,
         mut interrupts: Interrupts,
     ) -> anyhow::Result<Exit> {
-        let longhaul = &self.house.longhaul;
-        let mut driving = match self.drives {
-            true => Some(Driving::start(self.house)?),
-            false => None,
-        };
-        let mut follower = Follower::new(longhaul, self.run, self.after, manner).await?;
+        let mut driving = self.drives.map(Driving::start).transpose()?;
+        let mut follower = Follower::new(self.desk, self.run, self.after, manner).await?;
         let end = tokio::select! {
             biased;
             end = self.wait(&mut follower, &mut driving) => end,
@@ -171,8 +171,7 @@ impl Followed<'_> {
 
     /// What is printed on stdout.
     async fn last_word(&self, word: LastWord) -> anyhow::Result<()> {
-        let longhaul = &self.house.longhaul;
-        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
+        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
         match (word, &view.output) {
             (LastWord::Object, _) => say::data(&serde_json::to_string(&view)?),
             (LastWord::Text, Some(output)) => say::result(&output.text),
@@ -182,8 +181,7 @@ impl Followed<'_> {
 
     /// How the command ends, and what is said about it.
     async fn exit(&self, end: End, manner: Manner) -> anyhow::Result<Exit> {
-        let longhaul = &self.house.longhaul;
-        let view = longhaul.show(self.run).await.map_err(fail::engine)?;
+        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
         let run = self.run;
         let talk = |words: String| {
             if !manner.silent {
@@ -193,7 +191,7 @@ impl Followed<'_> {
         Ok(match end {
             End::Over(Over::Ended) => Exit::of(&view),
             End::Over(Over::Person) => {
-                let why = longhaul.why(run).await.map_err(fail::engine)?;
+                let why = self.desk.why(run).await.map_err(fail::engine)?;
                 talk(format!("{run}: {}   {}", why.sentence, why.command));
                 Exit::of(&view)
             }
@@ -216,13 +214,12 @@ impl Followed<'_> {
 
     async fn wait(
         &self,
-        follower: &mut Follower,
+        follower: &mut Follower<'_>,
         driving: &mut Option<Driving>,
     ) -> anyhow::Result<End> {
-        let clock = &self.house.longhaul.ports().clock;
         let over = async {
             match self.timeout {
-                Some(span) => clock.sleep_until(clock.now().plus(span)).await,
+                Some(span) => SystemClock.sleep_until(SystemClock.now().plus(span)).await,
                 None => std::future::pending().await,
             }
         };
@@ -243,13 +240,13 @@ impl Followed<'_> {
     /// What becomes of a run that is no longer followed.
     async fn goes_on(&self, status: &str) -> anyhow::Result<String> {
         let run = self.run;
-        if !self.drives {
+        let Some(house) = self.drives else {
             return Ok(format!(
                 "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
             ));
-        }
-        let row = self.house.longhaul.ports().store.row(run).await?;
-        let last = row.map_or(Seq::START, |row| row.last);
+        };
+        let row = house.longhaul.row(run).await.map_err(fail::engine)?;
+        let last = row.last;
         Ok(format!(
             "saved at event {last}, nothing runs now: longhaul watch {run} goes on"
         ))

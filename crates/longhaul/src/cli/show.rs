@@ -5,14 +5,15 @@
 use clap::Args;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_engine::Longhaul;
 
+use crate::cli::desk::Desk;
+use crate::cli::desk::find::look;
 use crate::cli::driven::why;
 use crate::cli::exit::Exit;
 use crate::cli::page::page;
 use crate::cli::teller::{Teller, clock};
 use crate::cli::transcript::told;
-use crate::cli::{fail, name, open, plain, runtime, say};
+use crate::cli::{fail, name, plain, runtime, say};
 
 /// So many events are read at once.
 const EVENTS: usize = 500;
@@ -45,35 +46,35 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let run = name::run(longhaul, &self.run).await?;
+            let run = name::run(desk, &self.run).await?;
             if self.events {
-                self.print_events(longhaul, run).await?;
+                self.print_events(desk, run).await?;
             } else if self.transcript {
-                self.print_transcript(longhaul, run).await?;
+                self.print_transcript(desk, run).await?;
             } else {
-                self.print_run(longhaul, run).await?;
+                self.print_run(desk, run).await?;
             }
             Ok(Exit::Done)
         })
     }
 
-    async fn print_run(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
-        let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
+    async fn print_run(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let view = desk.show(run).await.map_err(fail::about_run(run))?;
         if self.json {
             return say::data(&serde_json::to_string(&view)?);
         }
-        let why = why(longhaul, &view).await?;
+        let why = why(desk, &view).await?;
         for line in page(&view, &why) {
             say::data(&line)?;
         }
         Ok(())
     }
 
-    async fn print_transcript(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
-        let transcript = longhaul.transcript(run).await;
+    async fn print_transcript(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let transcript = desk.transcript(run).await;
         let transcript = transcript.map_err(fail::about_run(run))?;
         if self.json {
             return say::data(&serde_json::to_string(&transcript)?);
@@ -83,11 +84,11 @@ impl Show {
             .try_for_each(|part| say::words(part))
     }
 
-    async fn print_events(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
+    async fn print_events(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
         let mut teller = Teller::default();
         let mut after = Seq::START;
         loop {
-            let entries = longhaul.events(run, after, EVENTS).await;
+            let entries = desk.events(run, after, EVENTS).await;
             let entries = entries.map_err(fail::about_run(run))?;
             let Some(last) = entries.last() else {
                 return Ok(());

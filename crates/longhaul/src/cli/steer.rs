@@ -7,23 +7,23 @@ use clap::{Args, ValueEnum};
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
-use longhaul_engine::Longhaul;
-use longhaul_engine::steer_view::SteerView;
-use longhaul_run::Run;
-use longhaul_run::say::say as stands;
-use longhaul_run::state::stage::Stage;
+use longhaul_engine::steer_view::{SteerState, SteerView};
+use longhaul_engine::view::RunView;
 use serde_json::json;
 use std::io::Read as _;
 
-use crate::cli::driven::is_driven;
+use crate::cli::desk::Desk;
+use crate::cli::desk::find::look;
 use crate::cli::exit::Exit;
 use crate::cli::figure::lasted;
-use crate::cli::me::me;
 use crate::cli::teller::short;
-use crate::cli::{fail, name, open, runtime, say};
+use crate::cli::{fail, name, runtime, say};
 
 /// More than this is no message; the engine's own bound is far below.
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How a run says that its next turn is under way; a view has no other word for it.
+const ASKING: &str = "asks the model, turn";
 
 const EXAMPLES: &str = "Examples:
   longhaul steer @last \"Keep the old cookie name for one more release\"
@@ -82,25 +82,25 @@ impl From<When> for Delivery {
 
 impl Steer {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let run = name::run(longhaul, &self.run).await?;
+            let run = name::run(desk, &self.run).await?;
             match self.status {
-                true => self.tell_status(longhaul, run).await?,
-                false => self.send(longhaul, run).await?,
+                true => self.tell_status(desk, run).await?,
+                false => self.send(desk, run).await?,
             }
             Ok(Exit::Done)
         })
     }
 
-    async fn send(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
+    async fn send(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
         let text = self.text()?;
         let delivery = match self.interrupt {
             true => Delivery::Interrupt,
             false => self.delivery.into(),
         };
-        let steered = longhaul.steer(run, text, delivery, &me()).await;
+        let steered = desk.steer(run, text, delivery).await;
         let steer = steered.map_err(fail::about_run(run))?;
         if self.json {
             let receipt = json!({
@@ -108,16 +108,16 @@ impl Steer {
             });
             return say::data(&receipt.to_string());
         }
-        let folded = longhaul.fold(run).await.map_err(fail::about_run(run))?;
-        let now = short(&stands(&folded).sentence);
+        let view = desk.show(run).await.map_err(fail::about_run(run))?;
+        let now = short(&view.now);
         say::words(&format!(
             "Queued for {run}. {now} {}",
-            read_when(&folded, delivery)
+            read_when(&view, delivery)
         ))?;
         say::words(&format!(
             "{steer}   Was it read? longhaul steer {run} --status"
         ))?;
-        if !is_driven(longhaul).await? {
+        if !desk.is_driven().await.map_err(fail::engine)? {
             say::talk(&format!("Nobody drives it now: longhaul watch {run}"));
         }
         Ok(())
@@ -136,28 +136,26 @@ impl Steer {
         Ok(text)
     }
 
-    async fn tell_status(&self, longhaul: &Longhaul, run: RunId) -> anyhow::Result<()> {
-        let steers = longhaul.steers(run).await.map_err(fail::about_run(run))?;
+    async fn tell_status(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let steers = desk.steers(run).await.map_err(fail::about_run(run))?;
         if self.json {
             return say::data(&json!({ "data": steers, "next": null }).to_string());
         }
         if steers.is_empty() {
             say::talk(&format!("Nothing was sent to {run}."));
         }
-        let now = longhaul.now().await.map_err(fail::engine)?;
+        let now = desk.now().await.map_err(fail::engine)?;
         let tell = |steer| say::words(&became(steer, now));
         steers.iter().try_for_each(tell)
     }
 }
 
 /// When a message that was queued now will be read.
-fn read_when(run: &Run, delivery: Delivery) -> String {
-    let next = match run.control().stage() {
-        Stage::Asking(asking) => asking.turn + 1,
-        Stage::Acting(acting) => acting.turn + 1,
-        Stage::New | Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => {
-            run.control().turns() + 1
-        }
+fn read_when(run: &RunView, delivery: Delivery) -> String {
+    // The turn that is asked for now is not completed yet, and comes before.
+    let next = match run.now.contains(ASKING) {
+        true => run.turns + 2,
+        false => run.turns + 1,
     };
     match delivery {
         Delivery::AfterBatch => {
@@ -180,17 +178,21 @@ fn became(steer: &SteerView, now: Timestamp) -> String {
         format!(", {} after you sent it", lasted(span))
     });
     match (steer.status, steer.between, &steer.why) {
-        ("delivered", Some([0, _]), _) => format!("{id}  delivered before turn 1{after}: {text}"),
-        ("delivered", Some([before, next]), _) => {
+        (SteerState::Delivered, Some([0, _]), _) => {
+            format!("{id}  delivered before turn 1{after}: {text}")
+        }
+        (SteerState::Delivered, Some([before, next]), _) => {
             format!("{id}  delivered between turns {before} and {next}{after}: {text}")
         }
         (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
-        ("queued", ..) => {
+        (SteerState::Queued, ..) => {
             let since = steer.sent_at.map_or_else(String::new, |sent| {
                 format!(" since {}", lasted(now.since(sent)))
             });
             format!("{id}  queued{since}: {text}")
         }
-        (status, ..) => format!("{id}  {status}{after}: {text}"),
+        (SteerState::Delivered, None, None) => format!("{id}  delivered{after}: {text}"),
+        (SteerState::Dropped, _, None) => format!("{id}  dropped{after}: {text}"),
+        (SteerState::Withdrawn, _, None) => format!("{id}  withdrawn{after}: {text}"),
     }
 }

@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::{House, agents, models, toolbox};
-use longhaul_core::id::RunId;
+use longhaul::assemble::{agents, models, toolbox};
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
 
+use crate::cli::desk::find::beside;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
-use crate::cli::open;
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{here, runtime, say};
 
@@ -41,11 +40,11 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let task = prepare(&self.task)?;
-        let house = open::beside()?;
+        let desk = beside()?;
         runtime::small()?.block_on(async {
-            let run = submit(&house, task).await?;
+            let run = desk.submit(task).await.map_err(fail::engine)?;
             if self.json {
-                let view = house.longhaul.show(run).await.map_err(fail::engine)?;
+                let view = desk.show(run).await.map_err(fail::engine)?;
                 say::data(&serde_json::to_string(&view)?)?;
             } else {
                 // Whoever can't be told must not submit it again.
@@ -93,9 +92,4 @@ pub(crate) fn prepare(args: &TaskArgs) -> anyhow::Result<Task> {
             .into());
     }
     Ok(task)
-}
-
-/// Submits a task.
-pub(crate) async fn submit(house: &House, task: Task) -> anyhow::Result<RunId> {
-    house.longhaul.submit(task).await.map_err(fail::engine)
 }

@@ -5,11 +5,14 @@
 use clap::Args;
 use longhaul_core::id::Seq;
 
+use crate::cli::desk::Desk;
+use crate::cli::desk::find::look;
+use crate::cli::desk::here::Here;
 use crate::cli::exit::Exit;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::run::{FollowArgs, Followed};
-use crate::cli::{fail, name, open, runtime};
+use crate::cli::{fail, name, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
@@ -36,27 +39,27 @@ impl Watch {
         let timeout = self.follow.timeout()?;
         let runtime = runtime::driving()?;
         // Who is meant is found before anybody drives; there may be nothing to do.
-        let beside = open::look()?;
+        let beside = look()?;
         let (run, over) = runtime.block_on(async {
-            let longhaul = &beside.longhaul;
-            let run = name::run(longhaul, &self.run).await?;
-            let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
+            let run = name::run(&*beside, &self.run).await?;
+            let view = beside.show(run).await.map_err(fail::about_run(run))?;
             anyhow::Ok((run, view.status.is_terminal()))
         })?;
         let manner = self.follow.stream_manner();
-        let opened;
-        let (house, drives) = match over {
-            true => (&beside, false),
-            false => {
-                opened = drive_if_free()?;
-                opened.look(manner.silent)
-            }
+        let opened = match over {
+            true => None,
+            false => Some(drive_if_free()?),
+        };
+        let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
+        let desk: Box<dyn Desk> = match looked {
+            None => beside,
+            Some((house, _)) => Box::new(Here::new(&house.longhaul)),
         };
         let followed = Followed {
-            house,
+            desk: &*desk,
             run,
             after: Seq(self.after),
-            drives,
+            drives: looked.and_then(|(house, drives)| drives.then_some(house)),
             timeout,
         };
         runtime.block_on(async { followed.to_its_end(manner, Interrupts::listen()?).await })

@@ -5,9 +5,10 @@
 use clap::Args;
 use serde_json::json;
 
+use crate::cli::desk::find::look;
 use crate::cli::driven::why;
 use crate::cli::exit::Exit;
-use crate::cli::{fail, name, open, runtime, say};
+use crate::cli::{fail, name, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul why @last
@@ -26,12 +27,12 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let house = open::look()?;
-        let longhaul = &house.longhaul;
+        let desk = look()?;
+        let desk = &*desk;
         runtime::small()?.block_on(async {
-            let run = name::run(longhaul, &self.run).await?;
-            let view = longhaul.show(run).await.map_err(fail::about_run(run))?;
-            let said = why(longhaul, &view).await?;
+            let run = name::run(desk, &self.run).await?;
+            let view = desk.show(run).await.map_err(fail::about_run(run))?;
+            let said = why(desk, &view).await?;
             if self.json {
                 let command = Some(&said.command).filter(|command| !command.is_empty());
                 let answer = json!({

@@ -25,6 +25,10 @@ const GATE_FIELDS: &[&str] = &[
     "on_timeout",
     "tags",
     "answers",
+    "options",
+    "approvers",
+    "edited_by",
+    "raised_at",
 ];
 
 fn gate_of(project: &Project, run: &str) -> Value {

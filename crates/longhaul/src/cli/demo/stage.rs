@@ -6,17 +6,19 @@ use longhaul::assemble::House;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::{Answer, Decision, GateRow, Scope};
+use longhaul_core::policy::gate::{Answer, Decision, Scope};
 use longhaul_core::status::Wait;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_engine::Longhaul;
+use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Watching;
-use longhaul_run::outside::standing_digest;
 
 use crate::cli::card::card;
 use crate::cli::demo::project::Project;
 use crate::cli::demo::score::score;
 use crate::cli::demo::worker::WorkerProcess;
+use crate::cli::desk::Desk as _;
+use crate::cli::desk::here::Here;
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
 use crate::cli::person::{Person, Said, oldest};
@@ -36,6 +38,7 @@ const ANSWERS_AFTER: Millis = Millis::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     longhaul: &'a Longhaul,
+    desk: Here,
     project: &'a Project,
     run: RunId,
     worker: WorkerProcess,
@@ -52,6 +55,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn set(house: &'a House, project: &'a Project, run: RunId) -> anyhow::Result<Self> {
         Ok(Self {
             longhaul: &house.longhaul,
+            desk: Here::new(&house.longhaul),
             project,
             run,
             worker: WorkerProcess::start(project.folder())?,
@@ -143,7 +147,7 @@ impl<'a> Stage<'a> {
 
     /// Shows the gate, and waits for the person, or answers where there is none.
     async fn ask(&mut self, watching: &mut Watching) -> anyhow::Result<()> {
-        let Some(gate) = oldest(self.longhaul, self.run).await? else {
+        let Some(gate) = oldest(&self.desk, self.run).await? else {
             return Ok(());
         };
         self.asked = false;
@@ -184,24 +188,24 @@ impl<'a> Stage<'a> {
                         return Err(Failure::usage(words).exit(Exit::Interrupted).into());
                     }
                     said @ (Said::Approve | Said::Reject(_) | Said::Words(_) | Said::Why) => {
-                        self.person.answer(self.longhaul, self.run, said).await?;
+                        self.person.answer(&self.desk, self.run, said).await?;
                     }
                 },
             }
         }
     }
 
-    async fn approve(&self, gate: &GateRow) -> anyhow::Result<()> {
+    async fn approve(&self, gate: &GateView) -> anyhow::Result<()> {
         let answer = Answer {
             decision: Decision::Approve,
             by: "the demo, no terminal".to_owned(),
             scope: Scope::Once,
             note: None,
             payload: None,
-            digest: standing_digest(gate),
+            digest: gate.digest,
         };
-        let answered = self.longhaul.answer(gate.spec.id, answer).await;
-        answered.map(|_| ()).map_err(fail::engine)
+        let answered = self.desk.answer(gate.id, answer).await;
+        answered.map(|_| ()).map_err(fail::about_gate(gate))
     }
 
     fn tell(&self, entry: &Entry, what: &str, words: &str) -> anyhow::Result<()> {

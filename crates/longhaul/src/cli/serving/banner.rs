@@ -30,7 +30,11 @@ pub(crate) fn banner(house: &House, address: SocketAddr, ticket: &Secret) {
         ("Data", data, "survives restarts"),
         ("Agents", agents.to_string(), "longhaul agents"),
         ("Model", model, "where an agent names none"),
-        ("Stop", "Ctrl-C".to_owned(), "runs go on when it starts again"),
+        (
+            "Stop",
+            "Ctrl-C".to_owned(),
+            "runs go on when it starts again",
+        ),
     ];
     say::talk(&format!("\n  Longhaul {}\n", env!("CARGO_PKG_VERSION")));
     for (name, what, more) in lines {
