@@ -125,7 +125,6 @@ impl Serving {
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
         let stop = Stop::new();
         let (close, closed) = oneshot::channel::<()>();
-        let mut close = Some(close);
         let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
             _ = closed.await;
         }));
@@ -136,12 +135,12 @@ impl Serving {
         loop {
             tokio::select! {
                 biased;
-                done = worked.as_mut(), if close.is_some() => {
+                done = worked.as_mut() => {
                     if !stop.is_draining() {
                         tracing::error!("the driver ended by itself");
                     }
                     // The last answers leave, then the doors close.
-                    close = None;
+                    drop(close);
                     let served = server.as_mut().await;
                     done.map_err(fail::engine)?;
                     served.map_err(fail::engine)?;
