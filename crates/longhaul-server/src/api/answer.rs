@@ -169,8 +169,10 @@ pub(crate) async fn answer(
     Json(body): Json<AnswerBody>,
 ) -> Result<Response, Problem> {
     let answer = body.read(caller.name())?;
+    let decision = answer.decision.as_str();
     let verdict = app.longhaul().answer(gate, answer).await?;
     let gate = GateView::from(&app.longhaul().gate(gate).await?);
+    tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "answered");
     let (verdict, seq) = match verdict {
         Verdict::Closed(seq) => (Came::Closed, seq.0),
         Verdict::Counted(seq) => (Came::Counted, seq.0),

@@ -75,10 +75,11 @@ pub(crate) async fn make(
         by: caller.name().to_owned(),
     };
     let key = app.longhaul().make_key(ask).await?;
-    let at = "/v1/keys".to_owned();
     let secret = key.secret.reveal().to_owned();
     let key = key.key;
-    made(&at, &Made { secret, key })
+    let (name, role) = (&key.name, key.role.as_str());
+    tracing::info!(key = name, role, caller = caller.name(), "a key was made");
+    made("/v1/keys", &Made { secret, key })
 }
 
 /// Ends a key, and every session that it gave out.
@@ -89,10 +90,12 @@ pub(crate) async fn make(
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
-    _: Admin,
+    caller: Admin,
     Name(said): Name,
 ) -> Result<Response, Problem> {
-    ok(&app.longhaul().revoke_key(&name(&said)?).await?)
+    let key = app.longhaul().revoke_key(&name(&said)?).await?;
+    tracing::info!(key = key.name, caller = caller.name(), "a key was revoked");
+    ok(&key)
 }
 
 fn name(said: &str) -> Result<KeyName, Problem> {

@@ -57,6 +57,7 @@ pub(crate) async fn cancel(
         said => said.to_owned(),
     };
     app.longhaul().cancel(run, caller.name(), &reason).await?;
+    tracing::info!(%run, caller = caller.name(), "told to end");
     ok(&app.longhaul().show(run).await?)
 }
 
@@ -74,6 +75,7 @@ pub(crate) async fn pause(
     MaybeJson(Nothing {}): MaybeJson<Nothing>,
 ) -> Result<Response, Problem> {
     app.longhaul().pause(run, caller.name()).await?;
+    tracing::info!(%run, caller = caller.name(), "told to stand still");
     ok(&app.longhaul().show(run).await?)
 }
 
@@ -98,5 +100,6 @@ pub(crate) async fn resume(
         }
     };
     app.longhaul().resume(run, raise, caller.name()).await?;
+    tracing::info!(%run, caller = caller.name(), "told to go on");
     ok(&app.longhaul().show(run).await?)
 }

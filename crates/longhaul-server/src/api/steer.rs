@@ -102,6 +102,7 @@ pub(crate) async fn send(
             longhaul.steer_once(run, message).await?
         }
     };
+    tracing::info!(%run, steer = %id, caller = caller.name(), "steered");
     let status = SteerState::Queued;
     let receipt = Receipt {
         id,

@@ -242,5 +242,8 @@ pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunI
             ..no
         })?;
     }
-    Ok(longhaul.submit(task).await?)
+    let run = longhaul.submit(task).await?;
+    let caller = &caller.principal.name;
+    tracing::info!(%run, agent = %agent.name, caller, "submitted");
+    Ok(run)
 }

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::FutureExt as _;
+use longhaul_core::id::RunId;
 
 use crate::app::App;
 use crate::guard::key::SaidCaller;
@@ -27,6 +28,7 @@ pub(crate) async fn finish(State(app): State<App>, request: Request, next: Next)
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("(no route)", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
+    let run = run_in(request.uri().path());
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|_| {
         tracing::error!(%method, route, request_id = id, "a request broke its handler");
@@ -36,7 +38,7 @@ pub(crate) async fn finish(State(app): State<App>, request: Request, next: Next)
     let caller = caller.map_or_else(|| "nobody".to_owned(), |caller| caller.0.clone());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let (status, code) = (problem.status.as_u16(), problem.code);
-        tracing::info!(%method, route, status, code, caller, request_id = id, "refused");
+        tracing::info!(run, %method, route, status, code, caller, request_id = id, "refused");
         let kept = std::mem::take(response.headers_mut());
         response = problem.write(&id);
         response.headers_mut().extend(kept);
@@ -46,6 +48,13 @@ pub(crate) async fn finish(State(app): State<App>, request: Request, next: Next)
     }
     dress(response.headers_mut(), &id);
     response
+}
+
+/// The run that a path names, so that a log can be read by run.
+fn run_in(path: &str) -> Option<String> {
+    let rest = path.strip_prefix("/v1/runs/")?;
+    let run: RunId = rest.split('/').next()?.parse().ok()?;
+    Some(run.to_string())
 }
 
 /// What every answer says to browsers and caches.

@@ -94,8 +94,12 @@ pub(crate) async fn decide(State(app): State<App>, request: Request) -> Result<R
         digest: link.digest,
     };
     let id = link.gate.spec.id;
+    let (run, decision, caller) = (link.gate.run, answer.decision.as_str(), answer.by.clone());
     let came = match app.longhaul().answer(id, answer).await {
-        Ok(Verdict::Closed(_)) => None,
+        Ok(Verdict::Closed(_)) => {
+            tracing::info!(%run, gate = %id, decision, caller, "answered");
+            None
+        }
         Ok(Verdict::Counted(_)) => Some("Your word counts; others must agree.".to_owned()),
         // Whoever comes second is told who was first.
         Err(Error::Refused(no)) => Some(format!("Nothing was decided now: {no}.")),

@@ -5,6 +5,7 @@
 
 mod journal;
 mod load;
+mod serve;
 mod turn;
 
 use clap::Subcommand;
@@ -16,6 +17,8 @@ pub(crate) enum Bench {
     Journal(journal::Journal),
     /// What a durable turn costs: commits, CPU, bytes, and recovery after kill -9
     Turn(turn::Turn),
+    /// What the server costs: start, memory, streams, and answers while runs are in flight
+    Serve(serve::Serve),
 }
 
 impl Bench {
@@ -23,6 +26,7 @@ impl Bench {
         match self {
             Self::Journal(journal) => journal.run(),
             Self::Turn(turn) => turn.run(),
+            Self::Serve(serve) => serve.run(),
         }
     }
 }
