@@ -17,6 +17,8 @@ mod suite {
     mod look_cli;
     mod people_cli;
     mod project;
+    mod served_cli;
+    mod stand_in;
     mod steer_cli;
     mod together;
 }

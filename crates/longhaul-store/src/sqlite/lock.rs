@@ -54,7 +54,7 @@ impl DriverLock {
 }
 
 /// Whether a process drives the store in this file. Nothing is written.
-pub(crate) fn is_taken(file: &Path) -> Result<bool, StoreError> {
+pub fn is_taken(file: &Path) -> Result<bool, StoreError> {
     let at = file.to_string_lossy();
     let found = resolve(file).map_err(|error| io_error(error, &at))?;
     let lock = match File::open(folder(&found).join(NAME)) {

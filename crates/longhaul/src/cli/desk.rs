@@ -6,6 +6,7 @@
 
 pub(crate) mod find;
 pub(crate) mod here;
+pub(crate) mod there;
 
 use async_trait::async_trait;
 use longhaul_core::event::entry::Entry;

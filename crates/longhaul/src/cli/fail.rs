@@ -61,11 +61,8 @@ impl fmt::Display for Failure {
         f.write_str(&self.said)?;
         let width = self.hints.iter().map(|(words, _)| words.len()).max();
         for (words, command) in &self.hints {
-            write!(
-                f,
-                "\n  {words:width$}   {command}",
-                width = width.unwrap_or(0)
-            )?;
+            let line = format!("  {words:width$}   {command}", width = width.unwrap_or(0));
+            write!(f, "\n{}", line.trim_end())?;
         }
         Ok(())
     }
@@ -191,7 +188,109 @@ fn refused(problem: &Problem) -> Failure {
         "steers_full" => failure
             .exit(Exit::Busy)
             .hint("see them", "longhaul steer RUN --status"),
-        "crowded" | "lane_full" | "busy" => failure.exit(Exit::Busy),
-        _ => failure,
+        "unauthorized" | "forbidden" | "unreachable" | "lost" | "wrong_host" => {
+            far(failure, problem)
+        }
+        "crowded"
+        | "lane_full"
+        | "busy"
+        | "draining"
+        | "timeout"
+        | "rate_limited"
+        | "idempotency_running" => failure.exit(Exit::Busy),
+        _ => match &problem.hint {
+            Some(hint) if !hint.is_empty() => failure.hint(hint, ""),
+            Some(_) | None => failure,
+        },
+    }
+}
+
+/// What only servers say, and what is said when there is none.
+fn far(failure: Failure, problem: &Problem) -> Failure {
+    match problem.code.as_str() {
+        "unauthorized" => failure
+            .exit(Exit::NotAllowed)
+            .hint(
+                "make a key where the server runs",
+                "longhaul keys new NAME --role operator",
+            )
+            .hint("and show it", "LONGHAUL_KEY=lh_... longhaul ..."),
+        "forbidden" => failure
+            .exit(Exit::NotAllowed)
+            .hint(
+                "make a key that may, where the server runs",
+                "longhaul keys new NAME --role approver",
+            )
+            .hint("and show it", "LONGHAUL_KEY=lh_... longhaul ..."),
+        "lost" => failure
+            .exit(Exit::Busy)
+            .hint("look before it is said again", "longhaul ls"),
+        "wrong_host" => failure.exit(Exit::NotAllowed).hint(
+            "name it in the server's longhaul.toml",
+            "[server] hosts = [\"HOST\"]",
+        ),
+        _ => failure
+            .exit(Exit::Busy)
+            .hint("start it where the store is", "longhaul serve")
+            .hint(
+                "or ask the store of this folder",
+                "LONGHAUL_URL= longhaul ...",
+            ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_means_the_same_whoever_refused() {
+        for (code, exit, hint) in [
+            ("no_run", Exit::Usage, "longhaul ls --all"),
+            ("no_gate", Exit::Usage, "longhaul gates"),
+            ("no_agent", Exit::Usage, "longhaul run writer ..."),
+            ("run_ended", Exit::Usage, "longhaul show run_"),
+            ("already_answered", Exit::Usage, "longhaul gates show"),
+            ("digest_changed", Exit::Usage, "longhaul gates show"),
+            ("own_run", Exit::NotAllowed, ""),
+            ("steers_full", Exit::Busy, "longhaul steer run_"),
+            ("lane_full", Exit::Busy, ""),
+            ("rate_limited", Exit::Busy, ""),
+            ("draining", Exit::Busy, ""),
+            ("unauthorized", Exit::NotAllowed, "longhaul keys new NAME"),
+            ("forbidden", Exit::NotAllowed, "LONGHAUL_KEY=lh_..."),
+            ("unreachable", Exit::Busy, "LONGHAUL_URL= longhaul"),
+            ("lost", Exit::Busy, "longhaul ls"),
+            ("invalid", Exit::Usage, "write it better"),
+        ] {
+            let body = serde_json::json!({
+                "type": "about:blank", "title": "No", "status": 400, "detail": "it is wrong",
+                "code": code, "hint": "write it better", "like": "writer", "request_id": "r",
+            });
+            let problem: Problem = serde_json::from_value(body).unwrap();
+            let error = about_run(RunId::from_bits(7))(problem.into());
+            let failure = error.downcast_ref::<Failure>().unwrap();
+            assert_eq!(failure.exit, exit, "{code}");
+            let said = failure.to_string();
+            assert!(said.starts_with("it is wrong"), "{code}: {said}");
+            assert!(said.contains(hint), "{code}: {said}");
+            assert!(said.lines().all(|line| line.trim_end() == line), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_engine_refuses_reads_as_what_a_server_refuses() {
+        let like = Some("writer".to_owned());
+        let name = "writr".to_owned();
+        let here = Error::NoAgent { name, like };
+        let detail = "there is no agent named `writr`";
+        let there = Problem {
+            like: Some("writer".to_owned()),
+            hint: Some("a server's own words".to_owned()),
+            ..Problem::new("no_agent", detail)
+        };
+        assert_eq!(engine(here).to_string(), engine(there).to_string());
     }
 }

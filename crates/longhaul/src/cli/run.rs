@@ -9,6 +9,7 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::cli::desk::Desk;
+use crate::cli::desk::find::{beside, server};
 use crate::cli::desk::here::Here;
 use crate::cli::driving::Driving;
 use crate::cli::exit::Exit;
@@ -100,22 +101,29 @@ impl Run {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout()?;
         // What can't be done is said before anything is made on disk.
-        let task = prepare(&self.task)?;
-        let opened = drive_if_free()?;
+        let server = server()?;
+        let task = prepare(&self.task, server.as_ref())?;
+        let manner = self.follow.manner();
+        let opened = match &server {
+            Some(_) => None,
+            None => Some(drive_if_free()?),
+        };
+        let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
+        let desk: Box<dyn Desk> = match (server, looked) {
+            (_, Some((house, _))) => Box::new(Here::new(&house.longhaul)),
+            (server, None) => beside(server)?,
+        };
         runtime::driving()?.block_on(async {
             let interrupts = Interrupts::listen()?;
-            let manner = self.follow.manner();
-            let (house, drives) = opened.look(manner.silent);
-            let desk = Here::new(&house.longhaul);
             let run = desk.submit(task).await.map_err(fail::engine)?;
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
             let followed = Followed {
-                desk: &desk,
+                desk: &*desk,
                 run,
                 after: Seq::START,
-                drives: drives.then_some(house),
+                drives: looked.and_then(|(house, drives)| drives.then_some(house)),
                 timeout,
             };
             followed.to_its_end(manner, interrupts).await

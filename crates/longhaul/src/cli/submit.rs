@@ -13,7 +13,7 @@ use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
 
-use crate::cli::desk::find::beside;
+use crate::cli::desk::find::{Server, beside, server};
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::task_args::TaskArgs;
@@ -39,8 +39,9 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let task = prepare(&self.task)?;
-        let desk = beside()?;
+        let server = server()?;
+        let task = prepare(&self.task, server.as_ref())?;
+        let desk = beside(server)?;
         runtime::small()?.block_on(async {
             let run = desk.submit(task).await.map_err(fail::engine)?;
             if self.json {
@@ -56,8 +57,12 @@ impl Submit {
 }
 
 /// The task that was typed, after a look whether it can be done at all: nothing
-/// is made on disk for a name that nobody has.
-pub(crate) fn prepare(args: &TaskArgs) -> anyhow::Result<Task> {
+/// is made on disk for a name that nobody has. A server that somebody named has
+/// agents and models of its own, and looks for itself.
+pub(crate) fn prepare(args: &TaskArgs, server: Option<&Server>) -> anyhow::Result<Task> {
+    if server.is_some_and(|server| server.is_named) {
+        return args.task();
+    }
     let config = here::quiet_config(&here::surroundings()?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = toolbox(&config, &clock).map_err(fail::assemble)?;

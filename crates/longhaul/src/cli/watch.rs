@@ -1,12 +1,12 @@
 //! `longhaul watch`: follows a run to its end, driving if nobody does.
 //!
-//! Never: drives for a run that has ended.
+//! Never: drives for a run that has ended, or that a server drives.
 
 use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::cli::desk::Desk;
-use crate::cli::desk::find::look;
+use crate::cli::desk::find::{look_at, server};
 use crate::cli::desk::here::Here;
 use crate::cli::exit::Exit;
 use crate::cli::interrupts::Interrupts;
@@ -39,14 +39,16 @@ impl Watch {
         let timeout = self.follow.timeout()?;
         let runtime = runtime::driving()?;
         // Who is meant is found before anybody drives; there may be nothing to do.
-        let beside = look()?;
+        let server = server()?;
+        let is_served = server.is_some();
+        let beside = look_at(server)?;
         let (run, over) = runtime.block_on(async {
             let run = name::run(&*beside, &self.run).await?;
             let view = beside.show(run).await.map_err(fail::about_run(run))?;
             anyhow::Ok((run, view.status.is_terminal()))
         })?;
         let manner = self.follow.stream_manner();
-        let opened = match over {
+        let opened = match over || is_served {
             true => None,
             false => Some(drive_if_free()?),
         };

@@ -1,0 +1,269 @@
+//! The command line before a server: the same words and exit codes as before the
+//! store itself. The server is a stand-in that says what the store says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use super::project::{Project, Said};
+use super::stand_in::{Asked, StandIn, events, json as answer, nobody};
+
+/// Says this to the binary, with this server named.
+fn say_to(project: &Project, url: &str, args: &[&str]) -> Said {
+    let mut command = project.command(args);
+    command.env("LONGHAUL_URL", url);
+    Said::of(&command.output().unwrap())
+}
+
+/// A stand-in that knows one run of a project, and cuts every stream after one event.
+fn knows(project: &Project, run: &str) -> StandIn {
+    let said = |args: &[&str]| project.say(args, 0).out;
+    let whole = said(&["show", run, "--json"]);
+    let transcript = said(&["show", run, "--transcript", "--json"]);
+    let mut why: Value = project.json(&["why", run, "--json"]);
+    if why["command"].is_null() {
+        why["command"] = json!("");
+    }
+    let journal = project.events(run);
+    let path = format!("GET /v1/runs/{run}");
+    let run = run.to_owned();
+    StandIn::new(move |asked| {
+        let ok = |body: &str| answer("200 OK", body);
+        let Some(side) = asked.line.strip_prefix(&path) else {
+            return match asked.line.starts_with("GET /v1/runs?") {
+                true => ok(&format!("{{\"data\":[{whole}],\"next\":null}}")),
+                false => answer("404 Not Found", &no("not_found")),
+            };
+        };
+        match side.split('?').next().unwrap_or_default() {
+            "" => ok(&whole),
+            "/why" => ok(&why.to_string()),
+            "/transcript" => ok(&transcript),
+            "/events" => match asked.header("accept") {
+                Some("text/event-stream") => one_event(&journal, &run, asked),
+                _ => ok(&page(&journal, asked)),
+            },
+            _ => answer("404 Not Found", &no("no_run")),
+        }
+    })
+}
+
+fn no(code: &str) -> String {
+    json!({ "code": code, "detail": format!("no: {code}"), "status": 400 }).to_string()
+}
+
+fn after(asked: &Asked) -> u64 {
+    let (_, query) = asked.line.split_once('?').unwrap();
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, after) = pairs.find(|(name, _)| *name == "after").unwrap();
+    after.parse().unwrap()
+}
+
+fn page(journal: &[Value], asked: &Asked) -> String {
+    let after = after(asked);
+    let data: Vec<&Value> = journal
+        .iter()
+        .filter(|event| event["seq"].as_u64().unwrap() > after)
+        .collect();
+    json!({ "data": data, "next": null }).to_string()
+}
+
+/// The next event with much noise around it, and the end of the connection.
+fn one_event(journal: &[Value], run: &str, asked: &Asked) -> String {
+    let after = after(asked);
+    assert_eq!(asked.header("last-event-id"), Some(&*after.to_string()));
+    let seq = |event: &Value| event["seq"].as_u64().unwrap();
+    let frame = |event: &Value| {
+        let (seq, kind) = (seq(event), event["type"].as_str().unwrap());
+        format!("id: {seq}\nevent: {kind}\ndata: {event}\n\n")
+    };
+    let delta = json!({ "run": run, "turn": 1, "attempt": 1, "offset": 0, "text": "wor" });
+    let mut text = format!(": beat\n\nevent: message.delta\ndata: {delta}\n\n");
+    // A server that tells the last one again is forgiven.
+    let told = journal.iter().find(|event| seq(event) == after);
+    text.extend(told.map(frame));
+    match journal.iter().find(|event| seq(event) == after + 1) {
+        Some(event) => {
+            text.push_str(&frame(event));
+            // The beginning of what the cut leaves out.
+            text.push_str("id: 99\nevent: run.completed\nda");
+        }
+        None => text.push_str("event: end\ndata: {}\n\n"),
+    }
+    events(&text)
+}
+
+#[test]
+fn the_same_words_come_from_a_server_and_from_the_store() {
+    let project = Project::new();
+    for (agent, code) in [("plain", 0), ("locked", 1)] {
+        project.say(&["run", agent, "milk", "--quiet"], code);
+        let run = project.json(&["show", "@last", "--json"]);
+        let id = run["id"].as_str().unwrap();
+        let server = knows(&project, id);
+        for args in [
+            &["show", id][..],
+            &["show", id, "--json"],
+            &["show", id, "--events"],
+            &["show", id, "--transcript"],
+            &["why", id],
+            &["ls", "--json", "--agent", agent],
+            &["watch", id, "--after", "1000"],
+        ] {
+            let here = Said::of(&project.command(args).output().unwrap());
+            let there = say_to(&project, &server.url, args);
+            assert_eq!(there.code, here.code, "{args:?}: {there:?}");
+            assert_eq!(there.out, here.out, "{args:?}: {there:?}");
+            assert_eq!(there.err, here.err, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn each_fact_is_told_once_however_often_the_connection_is_lost() {
+    let project = Project::new();
+    project.say(&["run", "plain", "milk", "--quiet"], 0);
+    let run = project.json(&["show", "@last", "--json"]);
+    let id = run["id"].as_str().unwrap();
+    let journal = project.say(&["show", id, "--events", "--json"], 0).out;
+    let server = knows(&project, id);
+    let said = say_to(&project, &server.url, &["watch", id, "--json"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.out, journal);
+    assert_eq!(said.err.matches("was lost").count(), 1, "{said:?}");
+    let told = say_to(&project, &server.url, &["watch", id]);
+    assert_eq!(told.out, "Done: milk\n", "{told:?}");
+}
+
+#[test]
+fn a_server_that_was_named_and_is_not_there_is_five() {
+    let project = Project::new();
+    let url = nobody();
+    for args in [
+        &["ls"][..],
+        &["show", "run_00000000000000000000000000"],
+        &["submit", "nobody", "milk"],
+        &["run", "nobody", "milk"],
+        &["watch", "@last"],
+        &["cancel", "run_00000000000000000000000000"],
+    ] {
+        let mut command = project.command(args);
+        command.env("LONGHAUL_URL", &url);
+        command.env("LONGHAUL_KEY", "lh_very_secret");
+        let said = Said::of(&command.output().unwrap());
+        assert_eq!(said.code, 5, "{args:?}: {said:?}");
+        for part in ["can't be reached", url.as_str(), "LONGHAUL_URL= longhaul"] {
+            assert!(said.err.contains(part), "{part}: {said:?}");
+        }
+        assert!(!said.err.contains("secret"), "{said:?}");
+        assert!(!project.store().exists(), "{args:?}");
+    }
+    let said = say_to(&project, "127.0.0.1:4700", &["ls"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(say_to(&project, "", &["ls"]).code, 0);
+}
+
+#[test]
+fn a_key_that_is_wrong_is_six() {
+    let project = Project::new();
+    for (status, code) in [
+        ("401 Unauthorized", "unauthorized"),
+        ("403 Forbidden", "forbidden"),
+    ] {
+        let server = StandIn::new(move |_| answer(status, &no(code)));
+        let said = say_to(&project, &server.url, &["ls"]);
+        assert_eq!(said.code, 6, "{said:?}");
+        for part in ["longhaul keys new", "LONGHAUL_KEY="] {
+            assert!(said.err.contains(part), "{part}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_submit_whose_answer_is_lost_is_sent_again_under_its_key() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let whole = project.say(&["show", &run, "--json"], 0).out;
+    let tries = AtomicUsize::new(0);
+    let server = StandIn::new(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+        0 => String::new(),
+        1 => answer("503 Service Unavailable", &no("draining")),
+        2 => answer("409 Conflict", &no("idempotency_running")),
+        _ => answer("201 Created", &whole),
+    });
+    // An agent of the server's own, which this folder does not know.
+    let said = say_to(
+        &project,
+        &server.url,
+        &["submit", "theirs", "milk", "--lane", "a"],
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.out.trim(), run);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 4);
+    let key = asked[0].header("idempotency-key").unwrap();
+    assert!(!key.is_empty());
+    for one in &asked {
+        assert_eq!(one.line, "POST /v1/runs");
+        assert_eq!(one.header("idempotency-key"), Some(key));
+        let body: Value = serde_json::from_str(&one.body).unwrap();
+        assert_eq!(
+            body,
+            json!({ "agent": "theirs", "input": "milk", "lane": "a" })
+        );
+    }
+    let args = ["submit", "theirs", "milk", "--idempotency-key", "mine"];
+    say_to(&project, &server.url, &args);
+    let last = server.asked().pop().unwrap();
+    assert_eq!(last.header("idempotency-key"), Some("mine"));
+}
+
+#[test]
+fn a_word_that_may_not_be_said_twice_is_said_once() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let whole = project.say(&["show", &run, "--json"], 0).out;
+    let server = StandIn::new(move |asked| match asked.line.starts_with("GET") {
+        true => answer("200 OK", &whole),
+        false => String::new(),
+    });
+    let said = say_to(&project, &server.url, &["steer", &run, "left"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("nobody knows"), "{said:?}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_marker_counts_while_somebody_drives_and_answers() {
+    let project = Project::new();
+    let run = project.submit("slow", "milk");
+    let whole = project.say(&["show", &run, "--json"], 0).out;
+    let server = StandIn::new(move |asked| match asked.line.as_str() {
+        "GET /livez" => answer("200 OK", "{\"status\":\"ok\"}"),
+        _ => answer("200 OK", &whole),
+    });
+    let mark = |url: &str| {
+        let marker = json!({ "url": url, "pid": 1, "store": "x" });
+        project.write(".longhaul/server.json", &marker.to_string());
+    };
+    project.write(".longhaul/local.key", "lh_local\n");
+    // Nobody drives, so whoever wrote it is gone.
+    mark(&server.url);
+    project.say(&["show", &run, "--json"], 0);
+    assert!(server.asked().is_empty());
+    let _worker = project.worker();
+    project.say(&["show", &run, "--json"], 0);
+    let asked = server.asked();
+    assert_eq!(asked[0].line, "GET /livez");
+    assert_eq!(asked[0].header("authorization"), None);
+    assert_eq!(asked[1].line, format!("GET /v1/runs/{run}"));
+    assert_eq!(asked[1].header("authorization"), Some("Bearer lh_local"));
+    assert_eq!(asked[1].header("x-longhaul-as"), Some("cli:anna"));
+    // A server that does not answer is passed by.
+    for url in [nobody().as_str(), "nonsense"] {
+        mark(url);
+        let said = project.say(&["show", &run, "--json"], 0);
+        assert_eq!(said.json()["id"], run.as_str());
+    }
+    assert_eq!(server.asked().len(), asked.len());
+}
