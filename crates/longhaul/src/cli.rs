@@ -24,6 +24,7 @@ mod follow;
 mod gates;
 mod here;
 mod interrupts;
+mod keys;
 mod log;
 mod ls;
 mod mark;
@@ -114,6 +115,8 @@ enum Command {
     Answer(answer::Answer),
     /// Which agents there are, and what is wrong with them
     Agents(agents::Agents),
+    /// Who may come in over HTTP, and as what
+    Keys(keys::Keys),
     /// What is set, by whom, and where it is read
     #[command(subcommand)]
     Config(config::Config),
@@ -153,6 +156,7 @@ impl Cli {
             Command::Reject(reject) => reject.run(),
             Command::Answer(answer) => answer.run(),
             Command::Agents(agents) => agents.run().map(|()| Exit::Done),
+            Command::Keys(keys) => keys.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Chaos(chaos) => chaos.run(),

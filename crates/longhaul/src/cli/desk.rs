@@ -11,14 +11,15 @@ pub(crate) mod there;
 use async_trait::async_trait;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
-use longhaul_core::id::{GateId, RunId, Seq, SteerId};
+use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Task;
 use longhaul_engine::gate_view::GateView;
-use longhaul_engine::handle::Verdict;
+use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict};
+use longhaul_engine::key_view::KeyView;
 use longhaul_engine::steer_view::SteerView;
 use longhaul_engine::transcript_view::TranscriptView;
 use longhaul_engine::view::{BriefView, RunView};
@@ -79,6 +80,15 @@ pub(crate) trait Desk: Send + Sync {
 
     /// Lets a run go on, maybe with more to spend; how it stands then.
     async fn resume(&self, run: RunId, raise: Option<Raise>) -> Result<RunView, No>;
+
+    /// Makes a key; its secret is in the answer and nowhere else.
+    async fn make_key(&self, ask: KeyAsk) -> Result<MadeKey, No>;
+
+    /// All keys, the oldest first.
+    async fn keys(&self) -> Result<Vec<KeyView>, No>;
+
+    /// Ends a key and everything that it gave out.
+    async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, No>;
 
     /// The time there.
     async fn now(&self) -> Result<Timestamp, No>;

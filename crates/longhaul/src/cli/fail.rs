@@ -152,6 +152,11 @@ pub(crate) fn about_gate(gate: &GateView) -> impl Fn(No) -> anyhow::Error {
     move |error| no(&error).about("RUN", run).about("GATE", gate).into()
 }
 
+/// The same, said of this key.
+pub(crate) fn about_key(name: &str) -> impl Fn(No) -> anyhow::Error {
+    move |error| no(&error).about("NAME", name).into()
+}
+
 fn no(error: &No) -> Failure {
     match error {
         No::Store(error) => store(error),
@@ -173,6 +178,8 @@ fn refused(problem: &Problem) -> Failure {
             };
             failure.hint("all agents", "longhaul agents")
         }
+        "no_key" => failure.hint("all keys", "longhaul keys ls"),
+        "key_taken" => failure.hint("end that one first", "longhaul keys revoke NAME"),
         "template" => failure.hint("look at the agent", "longhaul agents check"),
         "run_ended" => failure.hint("see how", "longhaul show RUN"),
         "already_answered" | "gate_expired" | "voted_before" => {
@@ -263,6 +270,8 @@ mod tests {
             ("forbidden", Exit::NotAllowed, "LONGHAUL_KEY=lh_..."),
             ("unreachable", Exit::Busy, "LONGHAUL_URL= longhaul"),
             ("lost", Exit::Busy, "longhaul ls"),
+            ("no_key", Exit::Usage, "longhaul keys ls"),
+            ("key_taken", Exit::Usage, "longhaul keys revoke NAME"),
             ("invalid", Exit::Usage, "write it better"),
         ] {
             let body = serde_json::json!({

@@ -101,6 +101,7 @@ fn every_command_has_examples() {
         "approve",
         "reject",
         "answer",
+        "keys",
     ] {
         let said = project.say(&[command, "--help"], 0);
         assert!(said.out.contains("Examples:"), "{command}: {said:?}");

@@ -267,3 +267,86 @@ fn a_marker_counts_while_somebody_drives_and_answers() {
     }
     assert_eq!(server.asked().len(), asked.len());
 }
+
+#[test]
+fn keys_are_made_listed_and_revoked() {
+    let project = Project::new();
+    let key = json!({
+        "name": "c/i", "role": "approver", "status": "active", "by": "cli:anna",
+        "created_at": "2026-11-15T09:00:00.000000Z", "expires_at": null,
+        "revoked_at": null, "used_at": null,
+    });
+    let kept = key.clone();
+    let server = StandIn::new(move |asked| match asked.line.split(' ').next() {
+        Some("POST") if asked.body.contains("taken") => answer("409 Conflict", &no("key_taken")),
+        Some("POST") => {
+            let made = json!({ "secret": "lh_shown_once", "key": kept });
+            answer("201 Created", &made.to_string())
+        }
+        Some("GET") => {
+            let list = json!({ "data": [kept], "next": null });
+            answer("200 OK", &list.to_string())
+        }
+        _ => answer("200 OK", &kept.to_string()),
+    });
+    let say = |args: &[&str], code| {
+        let said = say_to(&project, &server.url, args);
+        assert_eq!(said.code, code, "{args:?}: {said:?}");
+        said
+    };
+    let new = [
+        "keys",
+        "new",
+        "c/i",
+        "--role",
+        "approver",
+        "--expires",
+        "90d",
+    ];
+    let said = say(&new, 0);
+    assert_eq!(said.out, "lh_shown_once\n");
+    assert!(said.err.contains("export LONGHAUL_URL="), "{said:?}");
+    assert!(said.err.contains("curl -H"), "{said:?}");
+    assert!(!said.err.contains("lh_shown_once"), "{said:?}");
+    let said = say(&[&new[..], &["--json"]].concat(), 0);
+    assert_eq!(
+        said.json(),
+        json!({ "secret": "lh_shown_once", "key": key })
+    );
+    let said = say(&["keys", "new", "taken"], 2);
+    assert!(said.err.contains("longhaul keys revoke taken"), "{said:?}");
+    let said = say(&["keys", "ls"], 0);
+    assert!(said.out.contains("approver  active  cli:anna"), "{said:?}");
+    let said = say(&["keys", "ls", "--json"], 0);
+    assert_eq!(said.json()["data"], json!([key]));
+    let said = say(&["keys", "revoke", "c/i"], 0);
+    assert!(said.out.contains("`c/i` opens nothing"), "{said:?}");
+    let asked = server.asked();
+    let body: Value = serde_json::from_str(&asked[0].body).unwrap();
+    let span = 90_u64 * 24 * 60 * 60 * 1_000;
+    assert_eq!(
+        body,
+        json!({ "name": "c/i", "role": "approver", "expires_in_ms": span })
+    );
+    let body: Value = serde_json::from_str(&asked[2].body).unwrap();
+    assert_eq!(body, json!({ "name": "taken", "role": "operator" }));
+    assert_eq!(asked.last().unwrap().line, "DELETE /v1/keys/c%2Fi");
+    for wrong in [
+        &["keys", "new", "x", "--role", "root"][..],
+        &["keys", "new", "x", "--expires", "soon"],
+        &["keys", "new", "x", "--expires", "0s"],
+        &["keys", "new", ""],
+    ] {
+        say(wrong, 2);
+    }
+    assert_eq!(server.asked().len(), asked.len());
+}
+
+#[test]
+fn looking_for_keys_makes_no_store() {
+    let project = Project::new();
+    let said = project.say(&["keys", "ls"], 0);
+    assert!(said.err.contains("longhaul keys new NAME"), "{said:?}");
+    project.say(&["keys", "revoke", "ci"], 2);
+    assert!(!project.store().exists());
+}

@@ -5,13 +5,14 @@
 use async_trait::async_trait;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
-use longhaul_core::id::{GateId, RunId, Seq, SteerId};
+use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::Answer;
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::gate_view::GateView;
-use longhaul_engine::handle::{Verdict, Watching};
+use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict, Watching};
+use longhaul_engine::key_view::KeyView;
 use longhaul_engine::steer_view::SteerView;
 use longhaul_engine::transcript_view::TranscriptView;
 use longhaul_engine::view::{BriefView, RunView};
@@ -111,6 +112,18 @@ impl Desk for Here {
     async fn resume(&self, run: RunId, raise: Option<Raise>) -> Result<RunView, No> {
         self.longhaul.resume(run, raise, &me()).await?;
         self.show(run).await
+    }
+
+    async fn make_key(&self, ask: KeyAsk) -> Result<MadeKey, No> {
+        Ok(self.longhaul.make_key(ask).await?)
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyView>, No> {
+        Ok(self.longhaul.keys().await?)
+    }
+
+    async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, No> {
+        Ok(self.longhaul.revoke_key(name).await?)
     }
 
     async fn now(&self) -> Result<Timestamp, No> {

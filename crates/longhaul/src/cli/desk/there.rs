@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::event::entry::{Entry, Envelope};
 use longhaul_core::event::steer::Delivery;
-use longhaul_core::id::{GateId, RunId, Seq, SteerId};
+use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
@@ -20,7 +20,8 @@ use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::gate_view::GateView;
-use longhaul_engine::handle::Verdict;
+use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict};
+use longhaul_engine::key_view::KeyView;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::steer_view::SteerView;
 use longhaul_engine::transcript_view::TranscriptView;
@@ -32,7 +33,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cli::desk::there::ask::Ask;
-use crate::cli::desk::there::body::{AnswerBody, BudgetBody, TaskBody};
+use crate::cli::desk::there::body::{AnswerBody, BudgetBody, KeyBody, TaskBody};
 use crate::cli::desk::there::stream::Streaming;
 use crate::cli::desk::there::wire::Wire;
 use crate::cli::desk::{Desk, Following};
@@ -71,6 +72,13 @@ struct Answered {
 #[derive(Debug, Deserialize)]
 struct Receipt {
     id: SteerId,
+}
+
+/// A key that was made just now.
+#[derive(Deserialize)]
+struct Made {
+    secret: String,
+    key: KeyView,
 }
 
 /// Whether runs go on there.
@@ -276,6 +284,25 @@ impl Desk for There {
             None => json!({}),
         };
         self.order(run, "resume", &body).await
+    }
+
+    async fn make_key(&self, ask: KeyAsk) -> Result<MadeKey, No> {
+        let ask = Ask::post(&["v1", "keys"], &KeyBody::from(&ask));
+        let made: Made = self.wire.send(&ask).await?;
+        Ok(MadeKey {
+            secret: Secret::shown(made.secret),
+            key: made.key,
+        })
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyView>, No> {
+        let page: Page<KeyView> = self.wire.send(&Ask::get(&["v1", "keys"])).await?;
+        Ok(page.data)
+    }
+
+    async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, No> {
+        let ask = Ask::delete(&["v1", "keys", &name.to_string()]);
+        self.wire.send(&ask).await
     }
 
     async fn now(&self) -> Result<Timestamp, No> {

@@ -45,6 +45,11 @@ impl Ask {
         }
     }
 
+    /// An end.
+    pub(crate) fn delete(path: &[&str]) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
     /// The same with a condition.
     #[must_use]
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {

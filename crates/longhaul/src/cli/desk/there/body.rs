@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::access::Role;
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::{Answer, Decision, Scope};
@@ -12,6 +13,7 @@ use longhaul_core::task::Start;
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
+use longhaul_engine::handle::KeyAsk;
 use longhaul_engine::view::usd;
 use serde::Serialize;
 
@@ -157,6 +159,25 @@ impl<'a> From<&'a Answer> for AnswerBody<'a> {
             edited,
             payload,
             digest: answer.digest,
+        }
+    }
+}
+
+/// A key to be made.
+#[derive(Debug, Serialize)]
+pub(crate) struct KeyBody {
+    name: String,
+    role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+}
+
+impl From<&KeyAsk> for KeyBody {
+    fn from(ask: &KeyAsk) -> Self {
+        Self {
+            name: ask.name.to_string(),
+            role: ask.role,
+            expires_in_ms: ask.span.map(|span| span.0),
         }
     }
 }
