@@ -64,10 +64,13 @@ use clap::{Parser, Subcommand};
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
 
+const SERVER: &str = "A server is asked instead of this folder's store when it is named:
+  LONGHAUL_URL=https://agents.example LONGHAUL_KEY=lh_... longhaul ls";
+
 /// A durable runtime for AI agents: a run is a journal of facts, and outlives
 /// its process.
 #[derive(Debug, Parser)]
-#[command(name = "longhaul", version, arg_required_else_help = true)]
+#[command(name = "longhaul", version, arg_required_else_help = true, after_help = SERVER)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -195,7 +195,7 @@ fn refused(problem: &Problem) -> Failure {
         "steers_full" => failure
             .exit(Exit::Busy)
             .hint("see them", "longhaul steer RUN --status"),
-        "unauthorized" | "forbidden" | "unreachable" | "lost" | "wrong_host" => {
+        "unauthorized" | "forbidden" | "unreachable" | "lost" | "strange" | "wrong_host" => {
             far(failure, problem)
         }
         "crowded"
@@ -232,6 +232,7 @@ fn far(failure: Failure, problem: &Problem) -> Failure {
         "lost" => failure
             .exit(Exit::Busy)
             .hint("look before it is said again", "longhaul ls"),
+        "strange" => failure.hint("see what answers there", "curl -i $LONGHAUL_URL/version"),
         "wrong_host" => failure.exit(Exit::NotAllowed).hint(
             "name it in the server's longhaul.toml",
             "[server] hosts = [\"HOST\"]",
@@ -270,6 +271,7 @@ mod tests {
             ("forbidden", Exit::NotAllowed, "LONGHAUL_KEY=lh_..."),
             ("unreachable", Exit::Busy, "LONGHAUL_URL= longhaul"),
             ("lost", Exit::Busy, "longhaul ls"),
+            ("strange", Exit::Usage, "/version"),
             ("no_key", Exit::Usage, "longhaul keys ls"),
             ("key_taken", Exit::Usage, "longhaul keys revoke NAME"),
             ("invalid", Exit::Usage, "write it better"),

@@ -148,6 +148,17 @@ enum End {
     Interrupted,
 }
 
+impl End {
+    /// How the command ends for whoever leaves a run that goes on.
+    const fn leaves(&self) -> Option<Exit> {
+        match self {
+            Self::TimedOut => Some(Exit::TimedOut),
+            Self::Interrupted | Self::Over(Over::Detached) => Some(Exit::Interrupted),
+            Self::Over(Over::Ended | Over::Person) => None,
+        }
+    }
+}
+
 impl Followed<'_> {
     /// Follows, drives if need be, and says how it ended.
     pub(crate) async fn to_its_end(
@@ -172,7 +183,15 @@ impl Followed<'_> {
         }
         let end = end?;
         if !is_over {
-            self.last_word(manner.last_word).await?;
+            let said = self.last_word(manner.last_word).await;
+            // A server that is away is no reason to keep whoever leaves.
+            match (said, end.leaves()) {
+                (Err(error), Some(exit)) => {
+                    say::error(&error);
+                    return Ok(exit);
+                }
+                (said, _) => said?,
+            }
         }
         self.exit(end, manner).await
     }

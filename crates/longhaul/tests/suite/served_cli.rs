@@ -25,13 +25,15 @@ fn knows(project: &Project, run: &str) -> StandIn {
         why["command"] = json!("");
     }
     let journal = project.events(run);
+    let brief = brief(&whole, journal.len());
     let path = format!("GET /v1/runs/{run}");
     let run = run.to_owned();
     StandIn::new(move |asked| {
         let ok = |body: &str| answer("200 OK", body);
         let Some(side) = asked.line.strip_prefix(&path) else {
             return match asked.line.starts_with("GET /v1/runs?") {
-                true => ok(&format!("{{\"data\":[{whole}],\"next\":null}}")),
+                true if asked.line.contains("brief=true") => ok(&list(&brief)),
+                true => ok(&list(&whole)),
                 false => answer("404 Not Found", &no("not_found")),
             };
         };
@@ -46,6 +48,19 @@ fn knows(project: &Project, run: &str) -> StandIn {
             _ => answer("404 Not Found", &no("no_run")),
         }
     })
+}
+
+/// A run as lists have it.
+fn brief(whole: &str, last: usize) -> String {
+    let mut run: Value = serde_json::from_str(whole).unwrap();
+    run["last"] = json!(last);
+    let code = run["error"]["code"].clone();
+    run["now"] = if code.is_null() { json!("done") } else { code };
+    run.to_string()
+}
+
+fn list(one: &str) -> String {
+    format!("{{\"data\":[{one}],\"next\":null}}")
 }
 
 fn no(code: &str) -> String {
@@ -107,6 +122,9 @@ fn the_same_words_come_from_a_server_and_from_the_store() {
             &["show", id, "--events"],
             &["show", id, "--transcript"],
             &["why", id],
+            &["show", &id[20..], "--json"],
+            &["show", "@last", "--json"],
+            &["ls", "--agent", agent],
             &["ls", "--json", "--agent", agent],
             &["watch", id, "--after", "1000"],
         ] {
@@ -133,6 +151,77 @@ fn each_fact_is_told_once_however_often_the_connection_is_lost() {
     assert_eq!(said.err.matches("was lost").count(), 1, "{said:?}");
     let told = say_to(&project, &server.url, &["watch", id]);
     assert_eq!(told.out, "Done: milk\n", "{told:?}");
+}
+
+#[test]
+fn whoever_leaves_need_not_wait_for_a_server_that_is_away() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let whole = project.say(&["show", &run, "--json"], 0).out;
+    let tries = AtomicUsize::new(0);
+    let server = StandIn::new(move |asked| {
+        let streams = asked.header("accept") == Some("text/event-stream");
+        match tries.fetch_add(1, Ordering::SeqCst) {
+            0..3 if streams => events(": beat\n\n"),
+            0..3 => answer("200 OK", &whole),
+            _ => String::new(),
+        }
+    });
+    let said = say_to(
+        &project,
+        &server.url,
+        &["watch", &run, "--timeout", "300ms"],
+    );
+    assert_eq!(said.code, 124, "{said:?}");
+    assert_eq!(said.err.matches("was lost").count(), 1, "{said:?}");
+    assert!(said.err.contains("can't be reached"), "{said:?}");
+}
+
+#[test]
+fn a_yes_over_the_wire_names_what_was_seen() {
+    let project = Project::new();
+    let run = project.until_asked("tidy");
+    let gate = project.json(&["gates", "show", &run, "--json"]);
+    let id = gate["id"].as_str().unwrap().to_owned();
+    let kept = gate.to_string();
+    let (path, answers) = (
+        format!("GET /v1/gates/{id}"),
+        format!("POST /v1/gates/{id}/answer"),
+    );
+    let server = StandIn::new(move |asked| match &*asked.line {
+        line if line == path => answer("200 OK", &kept),
+        line if line == answers => {
+            let body = format!("{{\"verdict\":\"closed\",\"seq\":17,\"gate\":{kept}}}");
+            answer("200 OK", &body)
+        }
+        "GET /readyz" => answer("200 OK", "{\"status\":\"ready\",\"driven\":true}"),
+        _ => answer("200 OK", "{\"data\":[],\"next\":null}"),
+    });
+    for args in [
+        &["gates", "show", &*id][..],
+        &["gates", "show", &id, "--json"],
+    ] {
+        let here = project.say(args, 0).out;
+        assert_eq!(say_to(&project, &server.url, args).out, here);
+    }
+    let said = say_to(
+        &project,
+        &server.url,
+        &["approve", &id, "--yes", "--note", "go"],
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.starts_with("Approved: vault_write "), "{said:?}");
+    assert!(
+        said.out.contains(&format!("{run} resumes at event 17.")),
+        "{said:?}"
+    );
+    let asked = server.asked();
+    let asked = asked.iter().find(|asked| asked.line.starts_with("POST"));
+    let body: Value = serde_json::from_str(&asked.unwrap().body).unwrap();
+    let wanted = json!({
+        "decision": "approve", "scope": "once", "note": "go", "digest": gate["digest"],
+    });
+    assert_eq!(body, wanted);
 }
 
 #[test]
@@ -268,27 +357,32 @@ fn a_marker_counts_while_somebody_drives_and_answers() {
     assert_eq!(server.asked().len(), asked.len());
 }
 
-#[test]
-fn keys_are_made_listed_and_revoked() {
-    let project = Project::new();
-    let key = json!({
+/// A key as answers have it.
+fn a_key() -> Value {
+    json!({
         "name": "c/i", "role": "approver", "status": "active", "by": "cli:anna",
         "created_at": "2026-11-15T09:00:00.000000Z", "expires_at": null,
         "revoked_at": null, "used_at": null,
-    });
-    let kept = key.clone();
-    let server = StandIn::new(move |asked| match asked.line.split(' ').next() {
+    })
+}
+
+/// A stand-in that has one key, and one name that is taken.
+fn has_keys() -> StandIn {
+    StandIn::new(|asked| match asked.line.split(' ').next() {
         Some("POST") if asked.body.contains("taken") => answer("409 Conflict", &no("key_taken")),
         Some("POST") => {
-            let made = json!({ "secret": "lh_shown_once", "key": kept });
+            let made = json!({ "secret": "lh_shown_once", "key": a_key() });
             answer("201 Created", &made.to_string())
         }
-        Some("GET") => {
-            let list = json!({ "data": [kept], "next": null });
-            answer("200 OK", &list.to_string())
-        }
-        _ => answer("200 OK", &kept.to_string()),
-    });
+        Some("GET") => answer("200 OK", &list(&a_key().to_string())),
+        _ => answer("200 OK", &a_key().to_string()),
+    })
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked() {
+    let project = Project::new();
+    let server = has_keys();
     let say = |args: &[&str], code| {
         let said = say_to(&project, &server.url, args);
         assert_eq!(said.code, code, "{args:?}: {said:?}");
@@ -309,37 +403,39 @@ fn keys_are_made_listed_and_revoked() {
     assert!(said.err.contains("curl -H"), "{said:?}");
     assert!(!said.err.contains("lh_shown_once"), "{said:?}");
     let said = say(&[&new[..], &["--json"]].concat(), 0);
-    assert_eq!(
-        said.json(),
-        json!({ "secret": "lh_shown_once", "key": key })
-    );
+    let made = json!({ "secret": "lh_shown_once", "key": a_key() });
+    assert_eq!(said.json(), made);
     let said = say(&["keys", "new", "taken"], 2);
     assert!(said.err.contains("longhaul keys revoke taken"), "{said:?}");
     let said = say(&["keys", "ls"], 0);
     assert!(said.out.contains("approver  active  cli:anna"), "{said:?}");
     let said = say(&["keys", "ls", "--json"], 0);
-    assert_eq!(said.json()["data"], json!([key]));
+    assert_eq!(said.json()["data"], json!([a_key()]));
     let said = say(&["keys", "revoke", "c/i"], 0);
     assert!(said.out.contains("`c/i` opens nothing"), "{said:?}");
     let asked = server.asked();
-    let body: Value = serde_json::from_str(&asked[0].body).unwrap();
+    let body = |at: usize| serde_json::from_str::<Value>(&asked[at].body).unwrap();
     let span = 90_u64 * 24 * 60 * 60 * 1_000;
-    assert_eq!(
-        body,
-        json!({ "name": "c/i", "role": "approver", "expires_in_ms": span })
-    );
-    let body: Value = serde_json::from_str(&asked[2].body).unwrap();
-    assert_eq!(body, json!({ "name": "taken", "role": "operator" }));
+    let wanted = json!({ "name": "c/i", "role": "approver", "expires_in_ms": span });
+    assert_eq!(body(0), wanted);
+    assert_eq!(body(2), json!({ "name": "taken", "role": "operator" }));
     assert_eq!(asked.last().unwrap().line, "DELETE /v1/keys/c%2Fi");
+}
+
+#[test]
+fn a_key_that_can_not_be_is_not_asked_for() {
+    let project = Project::new();
+    let server = has_keys();
     for wrong in [
         &["keys", "new", "x", "--role", "root"][..],
         &["keys", "new", "x", "--expires", "soon"],
         &["keys", "new", "x", "--expires", "0s"],
         &["keys", "new", ""],
     ] {
-        say(wrong, 2);
+        let said = say_to(&project, &server.url, wrong);
+        assert_eq!(said.code, 2, "{wrong:?}: {said:?}");
     }
-    assert_eq!(server.asked().len(), asked.len());
+    assert!(server.asked().is_empty());
 }
 
 #[test]

@@ -71,11 +71,11 @@ impl From<reqwest::Error> for Lost {
     fn from(error: reqwest::Error) -> Self {
         let (unsent, late) = (error.is_connect(), error.is_timeout());
         // The address is said elsewhere, and its query is nobody's business.
-        Self {
-            why: causes(&error.without_url()),
-            unsent,
-            late,
-        }
+        let why = match late {
+            true => "no answer in time".to_owned(),
+            false => cause(&error.without_url()),
+        };
+        Self { why, unsent, late }
     }
 }
 
@@ -94,7 +94,7 @@ impl Wire {
             headers.insert(AUTHORIZATION, value);
         }
         let client = client(&base).map_err(|error| {
-            let why = causes(&error);
+            let why = cause(&error);
             Problem::new("no_wire", format!("no connection can be made here: {why}"))
         })?;
         Ok(Self {
@@ -113,7 +113,7 @@ impl Wire {
     pub(crate) async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, No> {
         let (status, body) = self.patiently(ask).await?;
         if !status.is_success() {
-            return Err(problem(status, &body).into());
+            return Err(self.problem(status, &body).into());
         }
         serde_json::from_slice(&body).map_err(|bad| self.strange(&bad.to_string()))
     }
@@ -137,7 +137,7 @@ impl Wire {
             return Ok(response);
         }
         let body = bounded(response).await.map_err(lost)?;
-        Err(problem(status, &body).into())
+        Err(self.problem(status, &body).into())
     }
 
     async fn patiently(&self, ask: &Ask) -> Result<(StatusCode, Vec<u8>), No> {
@@ -209,6 +209,23 @@ impl Wire {
         problem.into()
     }
 
+    /// What a server's no says; something between may have said it.
+    fn problem(&self, status: StatusCode, body: &[u8]) -> Problem {
+        if let Ok(problem) = serde_json::from_slice(body) {
+            return problem;
+        }
+        let code = match status {
+            StatusCode::UNAUTHORIZED => "unauthorized",
+            StatusCode::FORBIDDEN => "forbidden",
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => "draining",
+            _ => "strange",
+        };
+        let base = &self.base;
+        Problem::new(code, format!("{base} answered {status} without a reason"))
+    }
+
     /// Something answers that is no server of ours.
     fn strange(&self, why: &str) -> No {
         let base = &self.base;
@@ -272,30 +289,16 @@ fn late() -> Lost {
 
 /// The first of two that say the same is still at it.
 fn is_running(status: StatusCode, body: &[u8]) -> bool {
-    status == StatusCode::CONFLICT && problem(status, body).code == "idempotency_running"
+    let problem = serde_json::from_slice::<Problem>(body);
+    status == StatusCode::CONFLICT
+        && problem.is_ok_and(|problem| problem.code == "idempotency_running")
 }
 
-/// What a server's no says.
-fn problem(status: StatusCode, body: &[u8]) -> Problem {
-    if let Ok(problem) = serde_json::from_slice(body) {
-        return problem;
+/// What lies behind an error: the rest only says how deep it came from.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
     }
-    let code = match status {
-        StatusCode::UNAUTHORIZED => "unauthorized",
-        StatusCode::FORBIDDEN => "forbidden",
-        StatusCode::SERVICE_UNAVAILABLE => "draining",
-        _ => "strange",
-    };
-    Problem::new(code, format!("the server answered {status}"))
-}
-
-/// An error and what lies behind it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        said = format!("{said}: {deeper}");
-        cause = deeper.source();
-    }
-    said
+    deepest.to_string()
 }
