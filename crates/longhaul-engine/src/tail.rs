@@ -7,18 +7,29 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::shelves::Place;
-use longhaul_core::time::Millis;
+use longhaul_core::port::shelves::{Place, Shelves};
+use longhaul_core::port::store::Store;
+use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
-use crate::ports::Ports;
 
 /// So many rows are looked at in one go.
 const ROWS_MAX: usize = 10_000;
 
 /// Without a sign it is looked this often.
 const LOOK_EVERY: Millis = Millis::from_secs(1);
+
+/// Whence it is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The journals.
+    pub store: &'a dyn Store,
+    /// The order in which they grow.
+    pub shelves: &'a dyn Shelves,
+    /// The time.
+    pub clock: &'a dyn Clock,
+}
 
 /// The bells of this process. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -93,32 +104,32 @@ impl Tail {
     }
 
     /// Reads for all until it is dropped. While nobody listens it rests.
-    pub async fn read(&self, ports: &Ports) -> Result<(), Error> {
+    pub async fn read(&self, source: Source<'_>) -> Result<(), Error> {
         let _reading = Reading::begin(self);
-        let mut changes = ports.store.watch();
+        let mut changes = source.store.watch();
         loop {
             while self.with(|bells| bells.is_silent()) {
                 self.came.notified().await;
             }
-            let mut at = ports.shelves.end().await?;
+            let mut at = source.shelves.end().await?;
             // What was written between a listener's coming and this look counts too.
             self.ring_all();
             while !self.with(|bells| bells.is_silent()) {
-                let soon = ports.clock.now().plus(LOOK_EVERY);
+                let soon = source.clock.now().plus(LOOK_EVERY);
                 tokio::select! {
                     biased;
                     changed = changes.changed() => changed?,
-                    () = ports.clock.sleep_until(soon) => {}
+                    () = source.clock.sleep_until(soon) => {}
                 }
-                at = self.look(ports, at).await?;
+                at = self.look(source, at).await?;
             }
         }
     }
 
     /// Rings for everything that was written after a place.
-    async fn look(&self, ports: &Ports, mut at: Place) -> Result<Place, Error> {
+    async fn look(&self, source: Source<'_>, mut at: Place) -> Result<Place, Error> {
         loop {
-            let grown = ports.shelves.grown(at, ROWS_MAX).await?;
+            let grown = source.shelves.grown(at, ROWS_MAX).await?;
             if grown.end == at {
                 return Ok(at);
             }

@@ -10,6 +10,7 @@ mod asked;
 mod body;
 mod caller;
 mod connection;
+mod described;
 mod guard;
 mod like;
 mod limits;

@@ -2,33 +2,13 @@
 //!
 //! Never: written by hand beside them.
 
-use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder,
 };
 
-use crate::problem::ProblemBody;
-use crate::routes::described;
-
-/// What the router's own collection starts from.
-#[derive(Debug, OpenApi)]
-#[openapi(
-    components(schemas(ProblemBody)),
-    tags(
-        (name = "runs", description = "What agents do"),
-        (name = "steering", description = "Messages to runs that are under way"),
-        (name = "events", description = "Journals as pages and streams"),
-        (name = "gates", description = "What waits for an answer"),
-        (name = "inboxes", description = "Tasks for agents"),
-        (name = "agents", description = "Who can be asked"),
-        (name = "lanes", description = "Runs that go one after another"),
-        (name = "keys", description = "Who may come in"),
-        (name = "health", description = "Whether it lives and works"),
-    ),
-)]
-pub(crate) struct Base;
+use crate::described::described;
 
 /// The description of the API, OpenAPI 3.1.
 pub fn document() -> Document {

@@ -7,56 +7,20 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use utoipa::OpenApi as _;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::api::{
-    agents, answer, events, firehose, gates, health, inboxes, keys, lanes, links, run, runs, stand,
-    steer, tickets,
-};
 use crate::app::App;
 use crate::caller::Viewer;
+use crate::described::described;
 use crate::guard::finish::finish;
 use crate::guard::host::host;
 use crate::guard::key::key;
 use crate::guard::origin::origin;
 use crate::guard::patience::patience;
 use crate::once::once;
-use crate::openapi::{Base, document};
+use crate::openapi::document;
 use crate::page;
 use crate::problem::Problem;
 use crate::reply::ok;
-
-/// The routes that are described.
-pub(crate) fn described() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Base::openapi())
-        .routes(routes!(runs::create, runs::list))
-        .routes(routes!(run::show))
-        .routes(routes!(run::transcript))
-        .routes(routes!(run::why))
-        .routes(routes!(events::read))
-        .routes(routes!(steer::send, steer::list))
-        .routes(routes!(steer::change, steer::withdraw))
-        .routes(routes!(stand::cancel))
-        .routes(routes!(stand::pause))
-        .routes(routes!(stand::resume))
-        .routes(routes!(firehose::follow))
-        .routes(routes!(gates::list))
-        .routes(routes!(gates::show))
-        .routes(routes!(answer::answer))
-        .routes(routes!(links::make))
-        .routes(routes!(inboxes::post))
-        .routes(routes!(agents::list))
-        .routes(routes!(agents::show))
-        .routes(routes!(lanes::list))
-        .routes(routes!(keys::list, keys::make))
-        .routes(routes!(keys::revoke))
-        .routes(routes!(tickets::make))
-        .routes(routes!(health::live))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::version))
-}
 
 /// Everything that is served, behind its guards. The last guard added is the
 /// first that a request meets.

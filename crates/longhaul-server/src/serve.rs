@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::time::Millis;
 use longhaul_engine::Error;
+use longhaul_engine::tail::Source;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -27,19 +28,24 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let longhaul = app.longhaul().clone();
-    let tail = longhaul.ports().tail.clone();
+    let ports = longhaul.ports();
+    let source = Source {
+        store: &*ports.store,
+        shelves: &*ports.shelves,
+        clock: &*ports.clock,
+    };
     let crew = TaskTracker::new();
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
-        broke = tail.read(longhaul.ports()) => broke,
+        broke = ports.tail.read(source) => broke,
         () = accept(listener, &app, &crew) => Ok(()),
     };
     app.stop();
     app.close();
     crew.close();
     app.crew().close();
-    let clock = &longhaul.ports().clock;
+    let clock = &ports.clock;
     let late = clock.now().plus(Millis::from(GOODBYE_WAIT));
     tokio::select! {
         biased;

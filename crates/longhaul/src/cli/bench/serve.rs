@@ -4,6 +4,7 @@
 //! Never: a figure without its conditions. The group commit that a submit waits
 //! for is measured in the same run, under the same load.
 
+mod ask;
 mod client;
 mod house;
 mod measure;
@@ -13,7 +14,8 @@ use longhaul_engine::clock::Stopwatch;
 use longhaul_store::bench::Spans;
 use serde_json::{Value, json};
 
-use crate::cli::bench::serve::measure::Figures;
+use crate::cli::bench::serve::ask::Ask;
+use crate::cli::bench::serve::measure::{Figures, Timed};
 use crate::cli::{runtime, say};
 
 /// Resident memory of a server that does nothing, in MB.
@@ -31,24 +33,8 @@ const STREAMS_MB_TARGET: f64 = 40.0;
 /// What the server costs.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Runs in flight while it is measured
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: u32,
-    /// Requests of each kind
-    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
-    requests: u32,
-    /// Connections that ask at once
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
-    connections: u32,
-    /// Streams on which nothing happens
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    streams: u32,
-    /// How big the store is before the server starts, in MB
-    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    store_mb: u32,
-    /// The folder in which to measure; its disk counts
-    #[arg(long)]
-    dir: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    ask: Ask,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -57,17 +43,11 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let watch = Stopwatch::start();
-        let figures = runtime::driving()?.block_on(measure::measure(self, watch))?;
+        let figures = runtime::driving()?.block_on(measure::measure(&self.ask, watch))?;
         say::data(&match self.json {
             true => self.as_json(&figures).to_string(),
             false => self.as_text(&figures),
         })
-    }
-
-    fn talk(&self, line: &str) {
-        if !self.json {
-            say::talk(line);
-        }
     }
 
     fn as_text(&self, figures: &Figures) -> String {
@@ -88,7 +68,7 @@ impl Serve {
         let lines = [
             format!(
                 "bench serve: {} runs in flight (a turn a second each), {} connections, store of {} MB, {cores} cores, {profile}",
-                self.runs, self.connections, figures.store_mb
+                self.ask.runs, self.ask.connections, figures.store_mb
             ),
             format!(
                 "exec to ready                      {:.0} ms",
@@ -104,9 +84,9 @@ impl Serve {
             ),
             format!(
                 "{:<34} {:.1} MB ({:.1} KB each)",
-                format!("{} idle streams", self.streams),
+                format!("{} idle streams", self.ask.streams),
                 figures.streams_mb,
-                figures.streams_mb * 1_024.0 / f64::from(self.streams)
+                figures.streams_mb * 1_024.0 / f64::from(self.ask.streams)
             ),
             timed(
                 "group commit, same load",
@@ -127,14 +107,14 @@ impl Serve {
             ),
             verdict(
                 "1,000 idle streams under 40 MB",
-                figures.streams_mb * 1_000.0 / f64::from(self.streams) < STREAMS_MB_TARGET,
+                figures.streams_mb * 1_000.0 / f64::from(self.ask.streams) < STREAMS_MB_TARGET,
             ),
         ];
         lines.join("\n")
     }
 
     fn as_json(&self, figures: &Figures) -> Value {
-        let timed = |timed: &measure::Timed| {
+        let timed = |timed: &Timed| {
             json!({
                 "per_second": timed.rate,
                 "p50_ms": millis(timed.spans.percentile(50)),
@@ -144,13 +124,13 @@ impl Serve {
         json!({
             "bench": "serve",
             "debug_build": cfg!(debug_assertions),
-            "runs_in_flight": self.runs,
-            "connections": self.connections,
+            "runs_in_flight": self.ask.runs,
+            "connections": self.ask.connections,
             "store_mb": figures.store_mb,
             "ready_ms": figures.ready_ms,
             "idle_mb": figures.idle_mb,
             "busy_mb": figures.busy_mb,
-            "streams": self.streams,
+            "streams": self.ask.streams,
             "streams_mb": figures.streams_mb,
             "group_commit": timed(&figures.commits),
             "submit": timed(&figures.submits),

@@ -10,9 +10,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::cli::bench::load::Load;
-use crate::cli::bench::serve::Serve;
+use crate::cli::bench::serve::ask::Ask;
 use crate::cli::bench::serve::client::Client;
 use crate::cli::bench::serve::house::{Project, Server};
+use crate::cli::say;
 
 /// An idle server is looked at after it has rested for so long.
 const REST: Millis = Millis::from_secs(2);
@@ -50,21 +51,21 @@ pub(crate) struct Timed {
 }
 
 /// Measures everything, one after another.
-pub(crate) async fn measure(ask: &Serve, watch: Stopwatch) -> anyhow::Result<Figures> {
+pub(crate) async fn measure(ask: &Ask, watch: Stopwatch) -> anyhow::Result<Figures> {
     let project = Project::new(ask.dir.as_deref())?;
-    ask.talk(&format!("filling a store with {} MB ...", ask.store_mb));
+    say::talk(&format!("filling a store with {} MB ...", ask.store_mb));
     let store_mb = project.fill(ask.store_mb).await?;
-    ask.talk("starting the server ...");
+    say::talk("starting the server ...");
     // The first start makes the key and warms the disk's cache for nobody else.
     drop(Server::start(&project, watch)?);
     let server = Server::start(&project, watch)?;
     rest(REST).await;
     let idle_mb = server.resident_mb()?;
-    ask.talk(&format!("opening {} streams ...", ask.streams));
+    say::talk(&format!("opening {} streams ...", ask.streams));
     let streams_mb = streams(&server, ask.streams).await?;
-    ask.talk(&format!("bringing {} runs into flight ...", ask.runs));
+    say::talk(&format!("bringing {} runs into flight ...", ask.runs));
     let runs = in_flight(&server, ask.runs).await?;
-    ask.talk("measuring group commits, submits and looks ...");
+    say::talk("measuring group commits, submits and looks ...");
     let load = Load {
         runs: u64::from(ask.connections),
         events: u64::from(ask.requests),

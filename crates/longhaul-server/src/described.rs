@@ -1,0 +1,62 @@
+//! The routes of the API, each with its description.
+//!
+//! Never: a route without one. They are added here and in no other way.
+
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::{
+    agents, answer, events, firehose, gates, health, inboxes, keys, lanes, links, run, runs, stand,
+    steer, tickets,
+};
+use crate::app::App;
+use crate::problem::ProblemBody;
+
+/// What the router's own collection starts from.
+#[derive(Debug, OpenApi)]
+#[openapi(
+    components(schemas(ProblemBody)),
+    tags(
+        (name = "runs", description = "What agents do"),
+        (name = "steering", description = "Messages to runs that are under way"),
+        (name = "events", description = "Journals as pages and streams"),
+        (name = "gates", description = "What waits for an answer"),
+        (name = "inboxes", description = "Tasks for agents"),
+        (name = "agents", description = "Who can be asked"),
+        (name = "lanes", description = "Runs that go one after another"),
+        (name = "keys", description = "Who may come in"),
+        (name = "health", description = "Whether it lives and works"),
+    ),
+)]
+struct Base;
+
+/// The routes that are described.
+pub(crate) fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Base::openapi())
+        .routes(routes!(runs::create, runs::list))
+        .routes(routes!(run::show))
+        .routes(routes!(run::transcript))
+        .routes(routes!(run::why))
+        .routes(routes!(events::read))
+        .routes(routes!(steer::send, steer::list))
+        .routes(routes!(steer::change, steer::withdraw))
+        .routes(routes!(stand::cancel))
+        .routes(routes!(stand::pause))
+        .routes(routes!(stand::resume))
+        .routes(routes!(firehose::follow))
+        .routes(routes!(gates::list))
+        .routes(routes!(gates::show))
+        .routes(routes!(answer::answer))
+        .routes(routes!(links::make))
+        .routes(routes!(inboxes::post))
+        .routes(routes!(agents::list))
+        .routes(routes!(agents::show))
+        .routes(routes!(lanes::list))
+        .routes(routes!(keys::list, keys::make))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(tickets::make))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::version))
+}
