@@ -17,7 +17,7 @@ use crate::problem::Problem;
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// What a page may load and where its forms may lead: here, and nowhere else.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
 /// A page as an answer.

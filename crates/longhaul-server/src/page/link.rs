@@ -38,10 +38,13 @@ struct LinkPage {
     agent: String,
     run: String,
     deadline: Option<String>,
+    /// The same for people, to the minute.
+    until: String,
     on_timeout: &'static str,
     approvers: u16,
     agreed: usize,
     digest: Option<String>,
+    digest_short: String,
     is_question: bool,
     options: Vec<String>,
     nonce: String,
@@ -129,6 +132,8 @@ async fn draw(
 ) -> Result<Response, Problem> {
     let view = GateView::from(&link.gate);
     let row = app.longhaul().row(view.run).await?;
+    let deadline = view.deadline.map(|at| at.to_string());
+    let digest = view.digest.map(|digest| digest.to_string());
     let outcome = came.or_else(|| outcome(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
     let sheet = LinkPage {
@@ -145,17 +150,25 @@ async fn draw(
         edited_by: view.edited_by.clone(),
         agent: row.agent.to_string(),
         run: view.run.to_string(),
-        deadline: view.deadline.map(|at| at.to_string()),
+        until: deadline.as_deref().map(minute).unwrap_or_default(),
+        deadline,
         on_timeout: on_timeout(view.on_timeout),
         approvers: view.approvers,
         agreed: view.answers.len(),
-        digest: view.digest.map(|digest| digest.to_string()),
+        digest_short: digest.iter().flat_map(|all| all.chars().take(12)).collect(),
+        digest,
         is_question,
         options: view.options.clone(),
         nonce: nonce(secret, link),
         outcome,
     };
     page(StatusCode::OK, &sheet)
+}
+
+/// A time to the minute, as people read it.
+fn minute(at: &str) -> String {
+    let minute: String = at.chars().take(16).collect();
+    format!("{} UTC", minute.replace('T', " "))
 }
 
 /// What binds a form to the page that showed it: nobody can make it without the

@@ -73,6 +73,15 @@ async fn trade(app: &App, ticket: &Secret, headers: &HeaderMap) -> Result<Respon
     Ok(response)
 }
 
+/// A count with its words.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        COUNTED_MAX.. => format!("{COUNTED_MAX} or more {many}"),
+        _ => format!("{count} {many}"),
+    }
+}
+
 async fn home(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     let longhaul = app.longhaul();
     let open = GatesAsk {
@@ -90,7 +99,15 @@ async fn home(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, 
     let base = base(headers);
     let lines = [
         format!("You are {caller}."),
-        format!("{working} runs are at work, {open} questions wait for a person."),
+        format!(
+            "{}, {}.",
+            counted(working, "run is at work", "runs are at work"),
+            counted(
+                open,
+                "question waits for a person",
+                "questions wait for a person"
+            ),
+        ),
         format!("The API is at {base}/v1, described at {base}/openapi.json."),
     ];
     let commands = [
