@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::shelves::{Place, Tail};
-use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow};
+use longhaul_core::port::shelves::{Place, Tail, WorkerRow};
+use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow, Standing};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
@@ -78,6 +78,14 @@ impl Longhaul {
     /// Whether somebody drives now.
     pub async fn is_driven(&self) -> Result<bool, Error> {
         Ok(self.ports.shelves.is_driven().await?)
+    }
+
+    /// Whether a worker has given a sign of life just now, which it can only do
+    /// by writing to the store.
+    pub async fn is_beating(&self) -> Result<bool, Error> {
+        let workers = self.ports.shelves.workers().await?;
+        let live = |worker: &WorkerRow| worker.standing == Standing::Live;
+        Ok(workers.iter().any(live))
     }
 
     /// One run's row.

@@ -48,7 +48,7 @@ pub(crate) async fn live() -> Result<Response, Problem> {
     ok(&Live { status: "ok" })
 }
 
-/// Says whether it can work: the store answers and somebody drives.
+/// Says whether it can work: a worker beats, which it does by writing to the store.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "ready", security(()),
     responses(
@@ -57,7 +57,7 @@ pub(crate) async fn live() -> Result<Response, Problem> {
     ),
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
-    let driven = app.longhaul().is_driven().await;
+    let driven = app.longhaul().is_beating().await;
     let (status, driven) = match (app.is_stopping(), driven) {
         (true, driven) => ("stopping", driven.unwrap_or(false)),
         (false, Err(_)) => ("store", false),

@@ -6,7 +6,7 @@ mod banner;
 mod lifecycle;
 mod reload;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Serving {
         log::everything(style, secrets(&config, here));
         more_files();
         let (listener, address) = listen(&config, args.listen.as_deref())?;
-        let url = format!("http://{address}");
+        let url = url(address);
         let opening = Opening {
             role: Role::Driver,
             holder: format!("longhaul {} at {url}", manner.command),
@@ -193,11 +193,11 @@ impl Serving {
 
     /// Says where it is, and what to know about that.
     async fn greet(&self) -> anyhow::Result<()> {
-        let url = format!("http://{}", self.address);
+        let url = url(self.address);
         if self.style == Style::Human {
             let ticket = self.house.longhaul.give_ticket(Holder::Local).await;
             let ticket = ticket.map_err(fail::engine)?;
-            banner(&self.house, self.address, &ticket);
+            banner(&self.house, &url, &ticket);
         }
         for problem in &self.house.loaded.problems {
             tracing::warn!("{problem}");
@@ -216,6 +216,17 @@ impl Serving {
         tracing::info!(url, pid, version = env!("CARGO_PKG_VERSION"), "ready");
         Ok(())
     }
+}
+
+/// Where it is reached from this machine.
+fn url(address: SocketAddr) -> String {
+    let mut near = address;
+    match near {
+        SocketAddr::V4(_) if near.ip().is_unspecified() => near.set_ip(Ipv4Addr::LOCALHOST.into()),
+        SocketAddr::V6(_) if near.ip().is_unspecified() => near.set_ip(Ipv6Addr::LOCALHOST.into()),
+        SocketAddr::V4(_) | SocketAddr::V6(_) => {}
+    }
+    format!("http://{near}")
 }
 
 fn tell_to_stop(stop: &Stop, app: &App) {

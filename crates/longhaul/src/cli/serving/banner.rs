@@ -2,16 +2,13 @@
 //!
 //! Never: in a log file. The link in it opens the pages, once.
 
-use std::net::SocketAddr;
-
 use longhaul::assemble::{House, store_file};
 use longhaul_engine::secret::Secret;
 
 use crate::cli::say;
 
 /// Shows where everything is.
-pub(crate) fn banner(house: &House, address: SocketAddr, ticket: &Secret) {
-    let url = format!("http://{address}");
+pub(crate) fn banner(house: &House, url: &str, ticket: &Secret) {
     let data = store_file(&house.config)
         .map(|file| shown(house, &file))
         .unwrap_or_default();
