@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::body;
 use crate::limits::KEY_BYTES_MAX;
 use crate::problem::Problem;
+use crate::reply::ShownOnce;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -70,7 +71,7 @@ async fn begin(app: App, of: ReplyKey, request: Request, next: Next) -> Result<R
     let sent = body::collect(head, &app).await?;
     let whole = Hash::of(&[asked, sent.clone()].concat());
     match app.longhaul().begin_reply(of.clone(), whole).await? {
-        Begun::Done(reply) => Ok(again(reply)),
+        Begun::Done(reply) => again(reply),
         Begun::Running => {
             let words = "a request with this Idempotency-Key is being answered at this moment";
             Err(
@@ -100,6 +101,7 @@ async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Resp
         // Nothing was changed, so it may be sent again as it is.
         return response;
     }
+    let secret = response.extensions().get::<ShownOnce>().is_some();
     let (parts, body) = response.into_parts();
     let bytes = match body.collect().await {
         Ok(body) => body.to_bytes(),
@@ -109,7 +111,11 @@ async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Resp
     let reply = Reply {
         status: parts.status.as_u16(),
         location: location.and_then(|at| at.to_str().ok()).map(str::to_owned),
-        body: bytes.to_vec(),
+        // That it was done is kept, the secret is not.
+        body: match secret {
+            true => Vec::new(),
+            false => bytes.to_vec(),
+        },
     };
     giving_up.of = None;
     if let Err(error) = app.longhaul().keep_reply(of, reply).await {
@@ -138,7 +144,12 @@ impl Drop for GivingUp {
 }
 
 /// The first answer once more.
-fn again(reply: Reply) -> Response {
+fn again(reply: Reply) -> Result<Response, Problem> {
+    if reply.body.is_empty() {
+        let words = "this was done, and its secret was shown once and kept nowhere";
+        return Err(Problem::new(StatusCode::CONFLICT, "shown_once", words)
+            .hint("make another one, under a new Idempotency-Key"));
+    }
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
     let mut response = (status, reply.body).into_response();
     let headers = response.headers_mut();
@@ -150,5 +161,5 @@ fn again(reply: Reply) -> Response {
     {
         headers.insert(LOCATION, at);
     }
-    response
+    Ok(response)
 }

@@ -45,6 +45,17 @@ pub(crate) fn made(at: &str, thing: &impl Serialize) -> Result<Response, Problem
     Ok(response)
 }
 
+/// What is said once: an answer with a secret in it is kept nowhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShownOnce;
+
+/// A thing that was made just now, with a secret that is shown this once.
+pub(crate) fn made_secret(at: &str, thing: &impl Serialize) -> Result<Response, Problem> {
+    let mut response = made(at, thing)?;
+    response.extensions_mut().insert(ShownOnce);
+    Ok(response)
+}
+
 /// Cuts a list that was read one longer than asked; the way on is named by its
 /// last thing.
 pub(crate) fn cut<T>(mut data: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> List<T> {

@@ -18,7 +18,7 @@ use crate::body::Json;
 use crate::caller::Admin;
 use crate::params::Name;
 use crate::problem::Problem;
-use crate::reply::{List, made, ok};
+use crate::reply::{List, made_secret, ok};
 
 /// A key to be made.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -79,7 +79,7 @@ pub(crate) async fn make(
     let key = key.key;
     let (name, role) = (&key.name, key.role.as_str());
     tracing::info!(key = name, role, caller = caller.name(), "a key was made");
-    made("/v1/keys", &Made { secret, key })
+    made_secret("/v1/keys", &Made { secret, key })
 }
 
 /// Ends a key, and every session that it gave out.

@@ -17,7 +17,7 @@ use crate::body::Json;
 use crate::caller::Approver;
 use crate::params::GatePath;
 use crate::problem::Problem;
-use crate::reply::made;
+use crate::reply::made_secret;
 
 /// For whom a link is.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -68,7 +68,7 @@ pub(crate) async fn make(
         gate,
         recipient,
     };
-    made(&format!("/v1/gates/{gate}"), &view)
+    made_secret(&format!("/v1/gates/{gate}"), &view)
 }
 
 /// The gate, and how this server is called from where the request came.

@@ -12,7 +12,7 @@ use crate::api::links::base;
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::problem::Problem;
-use crate::reply::made;
+use crate::reply::made_secret;
 
 /// A link that opens the pages.
 #[derive(Debug, Serialize, ToSchema)]
@@ -34,5 +34,5 @@ pub(crate) async fn make(
 ) -> Result<Response, Problem> {
     let ticket = app.longhaul().give_ticket(caller.holder).await?;
     let url = format!("{}/?t={}", base(&headers), ticket.reveal());
-    made("/", &TicketView { url })
+    made_secret("/", &TicketView { url })
 }
