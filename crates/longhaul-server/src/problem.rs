@@ -105,7 +105,10 @@ impl Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
             code: self.code,
-            hint: &self.hint,
+            hint: match self.hint.as_str() {
+                "" => usual_hint(self.status),
+                said => said,
+            },
             like: self.like.as_deref(),
             request_id,
         };
@@ -118,6 +121,17 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// What helps with most problems of a status, where nobody knows better.
+fn usual_hint(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        404 => "GET /openapi.json lists what there is",
+        408 => "send the whole body at once",
+        403 => "ask whoever runs this server",
+        500.. => "try again; the server's log says more",
+        _ => "GET /openapi.json says what it takes",
     }
 }
 

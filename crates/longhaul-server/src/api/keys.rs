@@ -68,6 +68,9 @@ pub(crate) async fn make(
     caller: Admin,
     Json(body): Json<KeyBody>,
 ) -> Result<Response, Problem> {
+    if body.expires_in_ms == Some(0) {
+        return Err(Problem::invalid("`expires_in_ms` is 1 or more"));
+    }
     let ask = KeyAsk {
         name: name(&body.name)?,
         role: body.role,

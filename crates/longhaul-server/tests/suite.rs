@@ -1,0 +1,9 @@
+//! The one integration binary of this crate: each module is a file in `suite/`.
+
+#[cfg(test)]
+mod suite {
+    mod described;
+    mod kit;
+    mod problems;
+    mod routes;
+}

@@ -1,0 +1,191 @@
+//! The description against the server: what it says is served, what is served
+//! is said, and everything else is refused in good form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::suite::kit::client::{ask, get, post};
+use crate::suite::kit::sse::Ears;
+use crate::suite::kit::{Server, asking};
+
+/// What is served and not described: pages, and the description itself.
+const PAGES: [&str; 4] = ["/openapi.json", "/", "/style.css", "/a/{token}"];
+
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Documented methods by path.
+fn documented(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let paths = document["paths"].as_object().unwrap();
+    let of = |item: &Value| {
+        let named = item.as_object().unwrap().keys();
+        let upper = named.map(|name| name.to_ascii_uppercase());
+        upper
+            .filter(|name| METHODS.contains(&name.as_str()))
+            .collect()
+    };
+    paths
+        .iter()
+        .map(|(path, item)| (path.clone(), of(item)))
+        .collect()
+}
+
+/// Real names for what stands in braces.
+async fn names(server: &Server) -> impl Fn(&str) -> String + use<> {
+    let (run, gate) = server.at_gate().await;
+    let sent = json!({ "text": "hi" });
+    let sent = server
+        .ask(post(format!("/v1/runs/{run}/steer"), &sent))
+        .await;
+    let steer = sent.expect(202)["id"].as_str().unwrap().to_owned();
+    let gate = gate["id"].as_str().unwrap().to_owned();
+    move |path: &str| {
+        let id = if path.starts_with("/v1/gates") {
+            &gate
+        } else {
+            &run
+        };
+        let name = match path.split('/').nth(2) {
+            Some("agents") => "tester",
+            _ => "mail",
+        };
+        path.replace("{id}", id)
+            .replace("{steer}", &steer)
+            .replace("{name}", name)
+            .replace("{token}", "none")
+    }
+}
+
+#[tokio::test]
+async fn every_documented_route_is_served_and_no_other_method() {
+    let server = asking().at_work().await;
+    let document = server.look("/openapi.json").await;
+    let version = document["openapi"].as_str().unwrap();
+    assert!(version.starts_with("3.1"), "{version}");
+    let named = names(&server).await;
+    let mut paths = documented(&document);
+    assert!(paths.len() > 20, "{paths:?}");
+    for page in PAGES {
+        let get = ["GET".to_owned()].into_iter();
+        let posts = (page == "/a/{token}").then(|| "POST".to_owned());
+        paths.insert(page.to_owned(), get.chain(posts).collect());
+    }
+    for (path, taken) in paths {
+        for method in METHODS {
+            let asked = ask(method, named(&path));
+            if path == "/v1/events/stream" && method == "GET" {
+                Ears::open(&server, asked).await;
+                continue;
+            }
+            let answer = server.ask(asked).await;
+            let what = format!("{method} {path}: {} {}", answer.status, answer.text());
+            if taken.contains(method) {
+                let code = match answer.header("content-type") {
+                    Some("application/problem+json") => answer.problem(),
+                    _ => String::new(),
+                };
+                assert!(
+                    !["not_found", "method_not_allowed"].contains(&&*code),
+                    "{what}"
+                );
+                continue;
+            }
+            assert_eq!(answer.status, 405, "{what}");
+            assert_eq!(answer.problem(), "method_not_allowed");
+            let allow = answer.header("allow").unwrap_or_default();
+            let allow: BTreeSet<String> = allow.split(',').map(|one| one.trim().into()).collect();
+            let mut wanted = taken.clone();
+            if taken.contains("GET") {
+                wanted.insert("HEAD".to_owned());
+            }
+            assert_eq!(allow, wanted, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_is_not_there_is_said_so() {
+    let server = asking().open().await;
+    for path in [
+        "/v1",
+        "/v2/runs",
+        "/v1/runs/",
+        "//v1/runs",
+        "/docs2",
+        "/a/",
+        "/v1/runs/x/y",
+    ] {
+        let answer = server.ask(get(path)).await;
+        assert_eq!(
+            (answer.status, &*answer.problem()),
+            (404, "not_found"),
+            "{path}"
+        );
+        // Whoever has no key does not even learn that.
+        assert_eq!(server.ask(get(path).bare()).await.status, 401, "{path}");
+    }
+    let star = server.ask(ask("OPTIONS", "*")).await;
+    assert_eq!(star.status, 404);
+}
+
+fn sources(folder: &Path, into: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, into),
+            false => {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                into.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+}
+
+#[test]
+fn routes_are_added_in_one_file_and_only_pages_are_not_described() {
+    let mut files = Vec::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources(&source, &mut files);
+    let adds =
+        |text: &str| [".route(", ".routes(", ".nest(", ".merge("].map(|word| text.contains(word));
+    for (name, text) in &files {
+        let adds = adds(text).contains(&true);
+        assert_eq!(adds, name == "routes.rs", "{name}");
+    }
+    let routes = files.iter().find(|(name, _)| name == "routes.rs").unwrap();
+    let plain: Vec<&str> = routes
+        .1
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(plain, PAGES);
+}
+
+#[test]
+fn the_description_names_what_every_answer_can_be() {
+    let document = serde_json::to_value(longhaul_server::document()).unwrap();
+    let mut ids = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let Some(id) = operation["operationId"].as_str() else {
+                continue;
+            };
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+            let problem = &operation["responses"]["default"]["content"];
+            assert!(
+                problem["application/problem+json"].is_object(),
+                "{method} {path}"
+            );
+        }
+    }
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for rest in text.split("\"#/components/schemas/").skip(1) {
+        let name = rest.split('"').next().unwrap();
+        let found = &document["components"]["schemas"][name];
+        assert!(found.is_object(), "{name} is not described");
+    }
+}

@@ -1,0 +1,285 @@
+//! Every documented route once, as it is meant to be used: its status and what
+//! its answer must say.
+
+use serde_json::{Value, json};
+
+use crate::suite::kit::client::{Ask, ask, get, post};
+use crate::suite::kit::door::Door;
+use crate::suite::kit::model::Line;
+use crate::suite::kit::{Server, asking, plan, task};
+
+/// What stands at a pointer.
+fn at(answer: &Value, pointer: &str) -> Value {
+    let found = answer.pointer(pointer);
+    found
+        .cloned()
+        .unwrap_or_else(|| panic!("no {pointer} in {answer}"))
+}
+
+async fn check(server: &Server, asked: Ask, status: u16, says: &[(&str, Value)]) -> Value {
+    let answer = server.ask(asked.clone()).await;
+    assert_eq!(answer.status, status, "{asked:?}: {}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    for name in ["x-request-id", "x-content-type-options", "cache-control"] {
+        assert!(answer.header(name).is_some(), "{name} of {asked:?}");
+    }
+    let told = answer.json();
+    for (pointer, value) in says {
+        assert_eq!(at(&told, pointer), *value, "{pointer} of {told}");
+    }
+    told
+}
+
+#[tokio::test]
+async fn a_run_is_made_shown_and_read() {
+    let server = plan([]).at_work().await;
+    let whole = json!({
+        "agent": "tester", "input": { "a": 1 }, "thread": "t1", "resource": "r1",
+        "lane": "l1", "inbox": "default", "type": "k", "priority": 3, "tags": ["x"],
+        "metadata": { "m": [1] }, "actor": "u1", "links": { "pr": 7 },
+        "budget": { "turns": 5, "warn_at": 0.5 },
+    });
+    let says = [
+        ("/agent", json!("tester")),
+        ("/input", json!({ "a": 1 })),
+        ("/lane", json!("l1")),
+        ("/thread", json!("t1")),
+        ("/priority", json!(3)),
+        ("/type", json!("k")),
+        ("/tags", json!(["x"])),
+        ("/metadata", json!({ "m": [1] })),
+        ("/budget/turns", json!(5)),
+    ];
+    let answer = server.ask(post("/v1/runs", &whole)).await;
+    let made = answer.expect(201);
+    let run = made["id"].as_str().unwrap();
+    assert_eq!(answer.header("location"), Some(&*format!("/v1/runs/{run}")));
+    for (pointer, value) in says {
+        assert_eq!(at(&made, pointer), value, "{pointer}");
+    }
+    server.ended(run).await;
+    let done = [
+        ("/status", json!("completed")),
+        ("/output/text", json!("done")),
+        ("/turns", json!(1)),
+        ("/attempt", json!(1)),
+    ];
+    check(&server, get(format!("/v1/runs/{run}")), 200, &done).await;
+    let list = [("/data/0/id", json!(run)), ("/next", Value::Null)];
+    for query in ["", "?brief=true", "?agent=tester&status=completed&lane=l1"] {
+        check(&server, get(format!("/v1/runs{query}")), 200, &list).await;
+    }
+    let told = [("/run", json!(run)), ("/model", json!("scripted/actor"))];
+    check(
+        &server,
+        get(format!("/v1/runs/{run}/transcript")),
+        200,
+        &told,
+    )
+    .await;
+    let why = [("/run", json!(run)), ("/status", json!("completed"))];
+    check(&server, get(format!("/v1/runs/{run}/why")), 200, &why).await;
+    let page = [
+        ("/data/0/seq", json!(1)),
+        ("/data/0/type", json!("run.created")),
+        ("/next", json!("1")),
+    ];
+    let asked = get(format!("/v1/runs/{run}/events?limit=1"));
+    check(&server, asked, 200, &page).await;
+}
+
+#[tokio::test]
+async fn a_run_is_steered_stilled_freed_and_ended() {
+    let door = Door::shut();
+    let server = plan([Line::Text("one").behind(&door)]).at_work().await;
+    let run = server.submit().await;
+    door.reached(1).await;
+    let path = format!("/v1/runs/{run}/steer");
+    let sent = json!({ "text": "left", "delivery": "follow_up" });
+    let receipt = [
+        ("/run", json!(run)),
+        ("/status", json!("queued")),
+        ("/delivery", json!("follow_up")),
+    ];
+    let steer = check(&server, post(&path, &sent), 202, &receipt).await["id"].clone();
+    let listed = [
+        ("/data/0/id", steer.clone()),
+        ("/data/0/text", json!("left")),
+    ];
+    check(&server, get(&path), 200, &listed).await;
+    let one = format!("{path}/{}", steer.as_str().unwrap());
+    let changed = [("/text", json!("right")), ("/delivery", json!("follow_up"))];
+    let change = ask("PATCH", &one).json(&json!({ "text": "right" }));
+    check(&server, change, 200, &changed).await;
+    let withdrawn = [("/status", json!("withdrawn"))];
+    check(&server, ask("DELETE", &one), 200, &withdrawn).await;
+    let id = [("/id", json!(run))];
+    check(
+        &server,
+        ask("POST", format!("/v1/runs/{run}/pause")),
+        200,
+        &id,
+    )
+    .await;
+    door.open();
+    server.until(&run, "run.paused").await;
+    let resume = post(
+        format!("/v1/runs/{run}/resume"),
+        &json!({ "budget": { "turns": 50 } }),
+    );
+    check(&server, resume, 200, &id).await;
+    server.ended(&run).await;
+    let (second, reason) = (server.submit().await, json!({ "reason": "enough" }));
+    let cancel = post(format!("/v1/runs/{second}/cancel"), &reason);
+    let answer = server.ask(cancel).await;
+    assert!([200, 409].contains(&answer.status), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_drives_is_cancelled_at_once() {
+    let server = plan([]).open().await;
+    let run = server.submit().await;
+    let cancel = post(
+        format!("/v1/runs/{run}/cancel"),
+        &json!({ "reason": "enough" }),
+    );
+    check(&server, cancel, 200, &[("/status", json!("cancelled"))]).await;
+}
+
+#[tokio::test]
+async fn a_gate_is_listed_shown_linked_and_answered() {
+    let server = asking().at_work().await;
+    let (run, gate) = server.at_gate().await;
+    let id = gate["id"].as_str().unwrap();
+    let says = [
+        ("/id", json!(id)),
+        ("/run", json!(run)),
+        ("/kind", json!("approval")),
+        ("/status", json!("open")),
+        ("/tool", json!("send")),
+        ("/input/text", json!("hi <b>you</b>")),
+        ("/decisions/0", json!("approve")),
+    ];
+    check(&server, get(format!("/v1/gates/{id}")), 200, &says).await;
+    let listed = [("/data/0/id", json!(id)), ("/next", Value::Null)];
+    check(&server, get("/v1/gates?status=open"), 200, &listed).await;
+    let link = post(
+        format!("/v1/gates/{id}/links"),
+        &json!({ "recipient": "anna" }),
+    );
+    let made = [("/gate", json!(id)), ("/recipient", json!("anna"))];
+    let url = check(&server, link, 201, &made).await["url"].clone();
+    let start = format!("http://{}/a/", server.host());
+    assert!(url.as_str().unwrap().starts_with(&start), "{url}");
+    let yes = json!({ "decision": "approve", "digest": gate["digest"], "note": "go" });
+    let came = [
+        ("/verdict", json!("closed")),
+        ("/gate/status", json!("answered")),
+        ("/gate/answers/0/by", json!("local")),
+        ("/gate/answers/0/note", json!("go")),
+    ];
+    check(
+        &server,
+        post(format!("/v1/gates/{id}/answer"), &yes),
+        200,
+        &came,
+    )
+    .await;
+    assert_eq!(server.ended(&run).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_in_words() {
+    let question = json!({ "question": "Which?", "options": ["a", "b"] });
+    let server = plan([Line::Call("ask_human", question)]).at_work().await;
+    for words in [json!({ "payload": "a" }), json!({ "note": "b" })] {
+        let (run, gate) = server.at_gate().await;
+        let mut words = words.clone();
+        words["decision"] = json!("answer");
+        let path = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
+        check(
+            &server,
+            post(path, &words),
+            200,
+            &[("/verdict", json!("closed"))],
+        )
+        .await;
+        assert_eq!(server.ended(&run).await["status"], "completed");
+    }
+}
+
+#[tokio::test]
+async fn inboxes_agents_lanes_keys_and_health_answer() {
+    let inboxes = |options: &mut longhaul_server::Options| {
+        options.inboxes.insert("mail".into(), "tester".into());
+    };
+    let server = plan([]).options(inboxes).open().await;
+    let mail = json!({
+        "payload": "Hi.", "type": "mail", "lane": "l1", "idempotency_key": "m1",
+        "metadata": { "threadId": "t9", "resourceId": "r9" },
+    });
+    let says = [
+        ("/agent", json!("tester")),
+        ("/inbox", json!("mail")),
+        ("/thread", json!("t9")),
+        ("/resource", json!("r9")),
+    ];
+    let first = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &says).await;
+    let again = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &says).await;
+    assert_eq!(first["id"], again["id"]);
+    let lane = [("/data/0/lane", json!("l1")), ("/data/0/depth", json!(1))];
+    check(&server, get("/v1/lanes"), 200, &lane).await;
+    let agent = [("/data/0/name", json!("tester"))];
+    check(&server, get("/v1/agents"), 200, &agent).await;
+    check(
+        &server,
+        get("/v1/agents/tester"),
+        200,
+        &[("/name", json!("tester"))],
+    )
+    .await;
+    let ops = json!({ "name": "ops", "role": "operator", "expires_in_ms": 60_000 });
+    let made = [
+        ("/key/name", json!("ops")),
+        ("/key/role", json!("operator")),
+        ("/key/status", json!("active")),
+        ("/key/by", json!("local")),
+    ];
+    let made = check(&server, post("/v1/keys", &ops), 201, &made).await;
+    assert!(made["secret"].as_str().unwrap().starts_with("lh_"));
+    let listed = [("/data/0/name", json!("ops")), ("/next", Value::Null)];
+    let listed = check(&server, get("/v1/keys"), 200, &listed).await;
+    assert!(
+        !listed.to_string().contains("lh_"),
+        "a secret is shown once"
+    );
+    let gone = [("/status", json!("revoked"))];
+    check(&server, ask("DELETE", "/v1/keys/ops"), 200, &gone).await;
+    let ticket = check(&server, ask("POST", "/v1/tickets"), 201, &[]).await;
+    assert!(ticket["url"].as_str().unwrap().contains("/?t="));
+    check(
+        &server,
+        get("/livez").bare(),
+        200,
+        &[("/status", json!("ok"))],
+    )
+    .await;
+    check(
+        &server,
+        get("/version").bare(),
+        200,
+        &[("/api", json!("v1"))],
+    )
+    .await;
+    let idle = [("/status", json!("worker")), ("/driven", json!(false))];
+    check(&server, get("/readyz").bare(), 503, &idle).await;
+}
+
+#[tokio::test]
+async fn it_is_ready_when_somebody_drives() {
+    let server = plan([]).at_work().await;
+    let run = server.ask(post("/v1/runs", &task())).await.expect(201)["id"].clone();
+    server.ended(run.as_str().unwrap()).await;
+    let ready = [("/status", json!("ready")), ("/driven", json!(true))];
+    check(&server, get("/readyz").bare(), 200, &ready).await;
+}
