@@ -4,12 +4,15 @@
 //! Never: left half done because the caller went away. Such a request runs to
 //! its end in a task of its own.
 
+use std::panic::AssertUnwindSafe;
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use longhaul_core::port::keyring::{Begun, Reply, ReplyKey};
 use longhaul_core::raw::Hash;
@@ -70,35 +73,43 @@ async fn begin(app: App, of: ReplyKey, request: Request, next: Next) -> Result<R
     let head = Request::from_parts(parts.clone(), came);
     let sent = body::collect(head, &app).await?;
     let whole = Hash::of(&[asked, sent.clone()].concat());
-    match app.longhaul().begin_reply(of.clone(), whole).await? {
-        Begun::Done(reply) => again(reply),
-        Begun::Running => {
-            let words = "a request with this Idempotency-Key is being answered at this moment";
-            Err(
-                Problem::new(StatusCode::CONFLICT, "idempotency_running", words)
-                    .hint("wait a moment and send it again")
-                    .retry_after(1),
-            )
+    let request = Request::from_parts(parts, Body::from(sent));
+    // Whoever waits here may be dropped; the task goes on. It begins the request
+    // as well: one that was begun must not be left to nobody.
+    let done = app.crew().spawn({
+        let app = app.clone();
+        async move {
+            match app.longhaul().begin_reply(of.clone(), whole).await? {
+                Begun::Mine => Ok(carry_out(app, of, request, next).await),
+                Begun::Done(reply) => again(reply),
+                Begun::Running => Err(running()),
+                Begun::Other => Err(longhaul_engine::Error::KeyReused.into()),
+            }
         }
-        Begun::Other => Err(longhaul_engine::Error::KeyReused.into()),
-        Begun::Mine => {
-            let request = Request::from_parts(parts, Body::from(sent));
-            let done = app.crew().spawn(carry_out(app.clone(), of, request, next));
-            // Whoever waits here may be dropped; the task goes on.
-            done.await.map_err(|_| Problem::internal())
-        }
-    }
+    });
+    done.await.map_err(|_| Problem::internal())?
+}
+
+fn running() -> Problem {
+    let words = "a request with this Idempotency-Key is being answered at this moment";
+    Problem::new(StatusCode::CONFLICT, "idempotency_running", words)
+        .hint("wait a moment and send it again")
+        .retry_after(1)
 }
 
 /// Does what was asked, and keeps the answer if it changed anything.
 async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Response {
-    let mut giving_up = GivingUp {
-        app: app.clone(),
-        of: Some(of.clone()),
-    };
-    let response = next.run(request).await;
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let response = answered.unwrap_or_else(|_| {
+        tracing::error!("a request broke its handler");
+        Problem::internal().into_response()
+    });
     if !response.status().is_success() {
-        // Nothing was changed, so it may be sent again as it is.
+        // Nothing was changed, so it may be sent again, and as soon as the caller
+        // hears of it.
+        if let Err(error) = app.longhaul().drop_reply(of).await {
+            tracing::warn!(%error, "a key stays taken until its time is over");
+        }
         return response;
     }
     let secret = response.extensions().get::<ShownOnce>().is_some();
@@ -117,30 +128,11 @@ async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Resp
             false => bytes.to_vec(),
         },
     };
-    giving_up.of = None;
     if let Err(error) = app.longhaul().keep_reply(of, reply).await {
         // It is done and said; a repetition would find what it made.
         tracing::warn!(%error, "an answer could not be kept");
     }
     Response::from_parts(parts, Body::from(bytes))
-}
-
-/// Frees the key of a request that came to nothing, also when it panicked.
-struct GivingUp {
-    app: App,
-    of: Option<ReplyKey>,
-}
-
-impl Drop for GivingUp {
-    fn drop(&mut self) {
-        let Some(of) = self.of.take() else { return };
-        let app = self.app.clone();
-        self.app.crew().spawn(async move {
-            if let Err(error) = app.longhaul().drop_reply(of).await {
-                tracing::warn!(%error, "a key stays taken until its time is over");
-            }
-        });
-    }
 }
 
 /// The first answer once more.

@@ -199,6 +199,11 @@ impl Wire {
         read.is_ok_and(|count| count > 0)
     }
 
+    /// Whether anything is there to be read.
+    pub(crate) fn has_come(&mut self) -> bool {
+        self.stream.try_read_buf(&mut self.came).is_ok()
+    }
+
     /// Reads until the other side closes.
     pub(crate) async fn read_all(&mut self) -> Vec<u8> {
         while self.read().await {}

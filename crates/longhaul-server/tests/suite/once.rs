@@ -1,0 +1,223 @@
+//! Requests that are sent twice count once, whoever goes away meanwhile.
+
+use longhaul_core::access::Role;
+use serde_json::{Value, json};
+
+use crate::suite::kit::client::{Ask, Wire, get, post};
+use crate::suite::kit::ring::Spot;
+use crate::suite::kit::{Server, asking, plan, task};
+
+async fn count(server: &Server) -> usize {
+    let list = server.look("/v1/runs?brief=true&limit=1000").await;
+    list["data"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn the_same_request_gets_the_first_answer() {
+    let server = plan([]).open().await;
+    let asked = post("/v1/runs", &task()).once("k1");
+    let first = server.ask(asked.clone()).await;
+    assert_eq!(
+        (first.status, first.header("idempotency-replayed")),
+        (201, None)
+    );
+    for _ in 0..3 {
+        let again = server.ask(asked.clone()).await;
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!((again.status, &again.body), (201, &first.body));
+        assert_eq!(again.header("location"), first.header("location"));
+        assert_eq!(again.header("content-type"), Some("application/json"));
+        assert_ne!(again.header("x-request-id"), first.header("x-request-id"));
+    }
+    assert_eq!(count(&server).await, 1);
+    let mut other = task();
+    other["input"] = json!("Do that.");
+    let refused = server.ask(post("/v1/runs", &other).once("k1")).await;
+    assert_eq!(
+        (refused.status, &*refused.problem()),
+        (422, "idempotency_key_reused")
+    );
+    // The same words to another route are another request.
+    let elsewhere = server.ask(post("/v1/keys", &task()).once("k1")).await;
+    assert_eq!(elsewhere.problem(), "idempotency_key_reused");
+    assert_eq!(count(&server).await, 1);
+}
+
+#[tokio::test]
+async fn each_caller_has_keys_of_their_own() {
+    let server = plan([]).open().await;
+    let [anna, bert] = ["anna", "bert"].map(|name| server.make_key(name, Role::Operator));
+    let (anna, bert) = (anna.await, bert.await);
+    let asked = |key: &str| post("/v1/runs", &task()).once("k1").shows(key);
+    let first = server.ask(asked(&anna)).await.expect(201);
+    let second = server.ask(asked(&bert)).await.expect(201);
+    let third = server
+        .ask(post("/v1/runs", &task()).once("k1"))
+        .await
+        .expect(201);
+    assert!(first["id"] != second["id"] && second["id"] != third["id"]);
+    assert_eq!(
+        server.ask(asked(&anna)).await.expect(201)["id"],
+        first["id"]
+    );
+    assert_eq!(count(&server).await, 3);
+}
+
+#[tokio::test]
+async fn what_was_refused_may_be_sent_again_mended() {
+    let server = plan([]).open().await;
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let bad =
+            server.ask(post("/v1/runs", &json!({ "agent": "nobody", "input": 1 })).once(&key));
+        assert_eq!(bad.await.problem(), "no_agent");
+        server
+            .ask(post("/v1/runs", &task()).once(&key))
+            .await
+            .expect(201);
+    }
+    let long = "k".repeat(256);
+    for key in ["", long.as_str(), "ä"] {
+        let answer = server.ask(post("/v1/runs", &task()).once(key)).await;
+        assert_eq!(
+            (answer.status, &*answer.problem()),
+            (400, "bad_idempotency_key")
+        );
+    }
+    let twice = post("/v1/runs", &task()).once("a").once("b");
+    assert_eq!(server.ask(twice).await.problem(), "bad_idempotency_key");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_when_its_key_is_free_again() {
+    for breaks in [false, true] {
+        let server = plan([]).open().await;
+        let door = server.ring.shut(Spot::Drop);
+        server.models.breaks(breaks);
+        let agent = if breaks { "tester" } else { "nobody" };
+        let bad = post("/v1/runs", &json!({ "agent": agent, "input": 1 })).once("k1");
+        let bytes = bad.bytes(&server.host(), &server.key);
+        let mut wire = Wire::to(server.address).await;
+        wire.send(&bytes).await;
+        door.reached(1).await;
+        // Whatever it had to say, it would have said by now.
+        for _ in 0..5 {
+            server.ask(get("/livez").bare()).await.expect(200);
+        }
+        let early = wire.has_come();
+        door.open();
+        assert!(!early, "it was told too early, breaks: {breaks}");
+        assert!(wire.answer().await.unwrap().status >= 400);
+    }
+}
+
+#[tokio::test]
+async fn of_two_at_once_one_works_and_the_other_is_told() {
+    let server = plan([]).open().await;
+    let door = server.ring.shut(Spot::Keep);
+    let asked = post("/v1/runs", &task()).once("k1");
+    let second = async {
+        door.reached(1).await;
+        let answer = server.ask(asked.clone()).await;
+        door.open();
+        answer
+    };
+    let (first, second) = tokio::join!(server.ask(asked.clone()), second);
+    first.expect(201);
+    assert_eq!(
+        (second.status, &*second.problem()),
+        (409, "idempotency_running")
+    );
+    assert_eq!(second.header("retry-after"), Some("1"));
+    let third = server.ask(asked.clone()).await;
+    assert_eq!(third.body, first.body);
+    for round in 0..20 {
+        let asked = post("/v1/runs", &task()).once(&format!("race{round}"));
+        let both = tokio::join!(server.ask(asked.clone()), server.ask(asked.clone()));
+        for answer in [&both.0, &both.1] {
+            let running = answer.status == 409 && answer.problem() == "idempotency_running";
+            assert!(running || answer.status == 201, "{}", answer.text());
+        }
+    }
+    assert_eq!(count(&server).await, 21);
+}
+
+/// Sends a request and goes away at once.
+async fn send_and_leave(server: &Server, asked: &Ask) {
+    let mut wire = Wire::to(server.address).await;
+    wire.send(&asked.bytes(&server.host(), &server.key)).await;
+}
+
+/// Sends a request until it is no longer said to be running.
+async fn insist(server: &Server, asked: &Ask) -> Value {
+    for _ in 0..1_000 {
+        let answer = server.ask(asked.clone()).await;
+        if answer.status != 409 || answer.problem() != "idempotency_running" {
+            return answer.expect(201);
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it runs for ever");
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_and_comes_back_finds_one_run() {
+    let server = plan([]).open().await;
+    for round in 0..50 {
+        let asked = post("/v1/runs", &task()).once(&format!("k{round}"));
+        send_and_leave(&server, &asked).await;
+        insist(&server, &asked).await;
+    }
+    assert_eq!(count(&server).await, 50);
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_in_the_middle_leaves_nothing_half_done() {
+    for spot in [Spot::Begun, Spot::Keep] {
+        let server = plan([]).open().await;
+        let door = server.ring.shut(spot);
+        let asked = post("/v1/runs", &task()).once("k1");
+        let mut wire = Wire::to(server.address).await;
+        wire.send(&asked.bytes(&server.host(), &server.key)).await;
+        door.reached(1).await;
+        drop(wire);
+        // The server has seen them go when it has answered somebody else.
+        for _ in 0..5 {
+            server.ask(get("/livez").bare()).await.expect(200);
+        }
+        door.open();
+        insist(&server, &asked).await;
+        assert_eq!(count(&server).await, 1, "{spot:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_answers_and_links_count_once_too() {
+    let server = asking().at_work().await;
+    let (run, gate) = server.at_gate().await;
+    let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
+    let yes = json!({ "decision": "approve", "digest": gate["digest"] });
+    for (place, asked) in [
+        post(format!("/v1/runs/{run}/steer"), &json!({ "text": "left" })),
+        post(format!("{path}/links"), &json!({ "recipient": "anna" })),
+        post(format!("{path}/answer"), &yes),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let asked = asked.once(&format!("k{place}"));
+        send_and_leave(&server, &asked).await;
+        let mut first = server.ask(asked.clone()).await;
+        while first.status == 409 && first.problem() == "idempotency_running" {
+            first = server.ask(asked.clone()).await;
+        }
+        assert!(first.status < 300, "{}", first.text());
+        let again = server.ask(asked).await;
+        assert_eq!(again.body, first.body);
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    }
+    let steers = server.look(format!("/v1/runs/{run}/steer")).await;
+    assert_eq!(steers["data"].as_array().unwrap().len(), 1);
+    let gate = server.look(&path).await;
+    assert_eq!(gate["answers"].as_array().unwrap().len(), 1);
+}
