@@ -12,18 +12,22 @@ use axum::http::header::HeaderName;
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Headers that a proxy sets: whoever came this way is not on this machine.
-const FORWARDED: [HeaderName; 5] = [
+const FORWARDED: [HeaderName; 3] = [
     HeaderName::from_static("forwarded"),
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
     HeaderName::from_static("x-real-ip"),
     HeaderName::from_static("via"),
 ];
 
+/// And all that begin so: proxies differ in which they set.
+const FORWARDED_STEM: &str = "x-forwarded-";
+
 impl Peer {
     /// Whether a process of this machine asks for itself.
     pub(crate) fn is_own_machine(self, headers: &HeaderMap) -> bool {
-        let forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
+        let by_proxy = |name: &HeaderName| {
+            FORWARDED.contains(name) || name.as_str().starts_with(FORWARDED_STEM)
+        };
+        let forwarded = headers.keys().any(by_proxy);
         self.0.ip().to_canonical().is_loopback() && !forwarded
     }
 }

@@ -3,14 +3,15 @@
 //! Never: more than the caller's own key opens.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::links::base;
 use crate::app::App;
+use crate::asked::Asked;
 use crate::caller::Viewer;
+use crate::guard::key::Shown;
 use crate::problem::Problem;
 use crate::reply::made_secret;
 
@@ -30,9 +31,15 @@ pub(crate) struct TicketView {
 pub(crate) async fn make(
     State(app): State<App>,
     Viewer(caller): Viewer,
-    headers: HeaderMap,
+    asked: Asked,
 ) -> Result<Response, Problem> {
+    // A session is its key's; who only stands near has none to give.
+    if matches!(asked.shown, Shown::Loopback) {
+        return Err(Problem::forbidden(
+            "a session needs a key, and none was shown",
+        ));
+    }
     let ticket = app.longhaul().give_ticket(caller.holder).await?;
-    let url = format!("{}/?t={}", base(&headers), ticket.reveal());
+    let url = format!("{}/?t={}", base(&asked.headers), ticket.reveal());
     made_secret("/", &TicketView { url })
 }

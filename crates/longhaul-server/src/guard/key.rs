@@ -104,14 +104,18 @@ async fn admit(
             ),
         );
     };
-    match known.holder {
+    match (&shown, &known.holder) {
         // Whoever may read that file may write the store as well, under any name.
-        Holder::Local => {
+        (Shown::Key(_), Holder::Local) => {
             if let Some(name) = said_name(headers) {
                 known.principal.name = name;
             }
         }
-        Holder::Key(_) => app.rates().of_key(&known.principal.name)?,
+        // A browser speaks for whoever sits before it, and for nobody else.
+        (Shown::Session(_), Holder::Local) => {}
+        (Shown::Loopback, _) | (_, Holder::Key(_)) => {
+            app.rates().of_key(&known.principal.name)?;
+        }
     }
     Ok((shown, known))
 }
@@ -133,7 +137,8 @@ pub(crate) async fn recognise(app: &App, shown: &Shown) -> Result<Option<Known>,
     })
 }
 
-fn shown(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> Option<Shown> {
+/// What a request shows; none: nothing that could count.
+pub(crate) fn shown(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> Option<Shown> {
     if let Some(said) = headers.get(AUTHORIZATION) {
         let said = said.to_str().ok()?;
         let (how, secret) = said.split_once(' ')?;
@@ -153,7 +158,7 @@ pub(crate) fn cookie_name(app: &App) -> String {
     format!("longhaul_{}", app.address().port())
 }
 
-pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
+fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
     headers
         .get_all(COOKIE)
         .iter()
