@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod suite {
     mod described;
+    mod keys;
     mod kit;
+    mod once;
     mod problems;
     mod routes;
+    mod sessions;
 }

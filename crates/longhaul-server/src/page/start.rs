@@ -13,7 +13,7 @@ use longhaul_engine::secret::Secret;
 
 use crate::api::links::base;
 use crate::app::App;
-use crate::guard::key::{Shown, cookie, cookie_name, recognise};
+use crate::guard::key::{cookie_name, recognise, shown};
 use crate::page::{WordPage, page, words};
 use crate::params::Query;
 use crate::problem::Problem;
@@ -30,9 +30,9 @@ pub(crate) async fn start(
     if let Some(ticket) = query.one("t")? {
         return trade(&app, &Secret::shown(ticket), &headers).await;
     }
-    let session = cookie(&headers, &cookie_name(&app));
-    let known = match session {
-        Some(session) => recognise(&app, &Shown::Session(session)).await?,
+    // Only what is shown counts here, not where it comes from.
+    let known = match shown(&app, None, &headers) {
+        Some(shown) => recognise(&app, &shown).await?,
         None => None,
     };
     match known {
