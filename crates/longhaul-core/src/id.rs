@@ -298,9 +298,10 @@ impl Seq {
     /// Before the first event.
     pub const START: Self = Self(0);
 
-    /// The place `count` events later.
+    /// The place `count` events later. No journal is so long that it ends
+    /// there, but a stranger may name any place.
     pub const fn plus(self, count: u64) -> Self {
-        Self(self.0 + count)
+        Self(self.0.saturating_add(count))
     }
 
     /// The next place.
