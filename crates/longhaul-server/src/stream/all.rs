@@ -100,15 +100,21 @@ impl AllStream {
 impl Pieces for AllStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.caught_up {
-                let Self { reader, bell, .. } = self;
-                let stopping = reader.app.clone();
-                tokio::select! {
-                    biased;
-                    () = stopping.stopped() => return None,
-                    rung = bell.changed() => rung.ok()?,
-                    beat = reader.beat() => return beat,
+            let Self { reader, bell, .. } = self;
+            let stopping = reader.app.clone();
+            let caught_up = self.caught_up;
+            let rung = async {
+                match caught_up {
+                    true => bell.changed().await,
+                    false => Ok(()),
                 }
+            };
+            // Also whoever is behind hears the end, and is asked for a key again.
+            tokio::select! {
+                biased;
+                () = stopping.stopped() => return None,
+                () = reader.due() => return reader.beat().await,
+                rung = rung => rung.ok()?,
             }
             match self.look().await {
                 Ok(Some(text)) => return Some(text),

@@ -60,6 +60,8 @@ impl Pieces for RunStream {
         let entries = tokio::select! {
             biased;
             () = stopping.stopped() => return None,
+            // Before the journal, or whoever is behind is never asked for a key again.
+            () = reader.due() => return reader.beat().await,
             read = watching.next() => match read {
                 Ok(entries) => entries,
                 Err(error) => {
@@ -68,7 +70,6 @@ impl Pieces for RunStream {
                 }
             },
             spoken = words.next() => return Some(delta(&spoken)),
-            beat = reader.beat() => return beat,
         };
         let Some(entries) = entries else {
             return self.end().await;

@@ -86,11 +86,15 @@ impl Reader {
         })
     }
 
-    /// Waits for the next beat, whatever else is said; none: the key counts no
-    /// longer.
-    pub(crate) async fn beat(&mut self) -> Option<Bytes> {
+    /// Returns when it is time for the next beat.
+    pub(crate) async fn due(&self) {
         let clock = &self.app.longhaul().ports().clock;
         clock.sleep_until(self.next_beat).await;
+    }
+
+    /// The beat, whatever else is said; none: the key counts no longer.
+    pub(crate) async fn beat(&mut self) -> Option<Bytes> {
+        let clock = &self.app.longhaul().ports().clock;
         self.next_beat = clock.now().plus(BEAT_EVERY);
         let known = recognise(&self.app, &self.shown).await.ok().flatten()?;
         may(&known, Role::Viewer).ok()?;
