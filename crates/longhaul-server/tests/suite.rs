@@ -3,10 +3,12 @@
 #[cfg(test)]
 mod suite {
     mod described;
+    mod firehose;
     mod keys;
     mod kit;
     mod once;
     mod problems;
     mod routes;
     mod sessions;
+    mod streams;
 }

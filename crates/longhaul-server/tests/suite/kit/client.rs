@@ -3,6 +3,7 @@
 //! Never: repairs what it is told to send.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -199,6 +200,13 @@ impl Wire {
         read.is_ok_and(|count| count > 0)
     }
 
+    /// Reads what comes within a moment; false: nothing does.
+    pub(crate) async fn read_soon(&mut self) -> bool {
+        let reading = self.stream.read_buf(&mut self.came);
+        let read = tokio::time::timeout(Duration::from_millis(5), reading).await;
+        matches!(read, Ok(Ok(1..)))
+    }
+
     /// Whether anything is there to be read.
     pub(crate) fn has_come(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.came).is_ok()
@@ -317,25 +325,32 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Option<Answer> {
 pub(crate) struct Chunks {
     pub(crate) text: Vec<u8>,
     pub(crate) over: bool,
+    /// So much of the chunk under way is still to come.
+    left: usize,
 }
 
 impl Chunks {
-    /// Takes whole chunks from what came.
+    /// Takes in what came, also a part of a chunk.
     pub(crate) fn take_in(&mut self, came: &mut Vec<u8>) {
-        while let Some(end) = came.windows(2).position(|at| at == b"\r\n") {
-            let size = std::str::from_utf8(&came[..end]).unwrap();
-            let size = usize::from_str_radix(size, 16).unwrap();
-            let whole = end + 2 + size + 2;
-            if came.len() < whole {
-                return;
+        while !self.over {
+            if self.left > 0 {
+                let now = self.left.min(came.len());
+                self.text.extend(came.drain(..now));
+                self.left -= now;
+                if self.left > 0 {
+                    return;
+                }
             }
-            self.text.extend_from_slice(&came[end + 2..whole - 2]);
-            came.drain(..whole);
-            if size == 0 {
-                self.over = true;
-                return;
-            }
+            // The end of the chunk before stands before a size.
+            let start = if came.starts_with(b"\r\n") { 2 } else { 0 };
+            let found = came[start..].windows(2).position(|at| at == b"\r\n");
+            let Some(end) = found else { return };
+            let size = std::str::from_utf8(&came[start..start + end]).unwrap();
+            self.left = usize::from_str_radix(size, 16).unwrap();
+            self.over = self.left == 0;
+            came.drain(..start + end + 2);
         }
+        came.clear();
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Frame {
 impl Frame {
     fn read(text: &str) -> Self {
         let mut frame = Self::default();
-        for line in text.lines() {
+        for line in text.trim_end().lines() {
             match line.split_once(": ") {
                 Some(("id", id)) => frame.id = Some(id.parse().unwrap()),
                 Some(("event", event)) => frame.event = event.to_owned(),
@@ -94,6 +94,16 @@ impl Ears {
         }
     }
 
+    /// The event with this id.
+    pub(crate) async fn until_id(&mut self, id: u64) -> Frame {
+        loop {
+            let frame = self.next().await.expect("it goes on");
+            if frame.id == Some(id) {
+                return frame;
+            }
+        }
+    }
+
     /// All that comes until the end.
     pub(crate) async fn all(mut self) -> Vec<Frame> {
         let mut heard = Vec::new();
@@ -108,9 +118,10 @@ impl Ears {
         self.chunks.over
     }
 
-    /// Reads about so many bytes more, and is cut there: the events that came whole.
+    /// Reads so many bytes more, if there are, and is cut there: the events that
+    /// came whole.
     pub(crate) async fn cut_after(mut self, bytes: usize) -> Vec<Frame> {
-        while self.wire.came.len() < bytes && self.wire.read().await {}
+        while self.wire.came.len() < bytes && self.wire.read_soon().await {}
         self.wire.came.truncate(bytes);
         std::iter::from_fn(|| self.take()).collect()
     }

@@ -1,0 +1,121 @@
+//! All runs in one stream: filtered, resumed, and never held up by one another.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::access::Role;
+use longhaul_core::time::Millis;
+use longhaul_engine::Task;
+use serde_json::json;
+
+use crate::suite::kit::client::{ask, get};
+use crate::suite::kit::model::Line;
+use crate::suite::kit::plan;
+use crate::suite::kit::sse::{Ears, Frame};
+
+const ALL: &str = "/v1/events/stream";
+
+/// Reads until so many runs have ended.
+async fn until_ended(ears: &mut Ears, runs: usize) -> Vec<Frame> {
+    let (mut heard, mut ended) = (Vec::new(), 0);
+    while ended < runs {
+        let frame = ears.next().await.expect("it goes on");
+        ended += usize::from(frame.event == "run.completed");
+        heard.push(frame);
+    }
+    heard
+}
+
+#[tokio::test]
+async fn all_runs_are_heard_each_in_its_order() {
+    let server = plan([Line::Call("look", json!({}))]).at_work().await;
+    let old = server.submit().await;
+    server.ended(&old).await;
+    let mut ears = Ears::open(&server, get(ALL)).await;
+    for _ in 0..5 {
+        server.submit().await;
+    }
+    let heard = until_ended(&mut ears, 5).await;
+    let ids: Vec<u64> = heard.iter().filter_map(|frame| frame.id).collect();
+    assert!(ids.is_sorted_by(|one, two| one < two), "{ids:?}");
+    let mut next: BTreeMap<String, u64> = BTreeMap::new();
+    for frame in &heard {
+        let told = frame.json();
+        let run = told["run"].as_str().unwrap().to_owned();
+        assert_ne!(run, old, "nothing from before somebody came");
+        let seq = next.entry(run).or_insert(1);
+        assert_eq!(told["seq"], *seq);
+        *seq += 1;
+    }
+    assert_eq!(next.len(), 5);
+}
+
+#[tokio::test]
+async fn it_goes_on_after_what_was_heard_last() {
+    let server = plan([]).at_work().await;
+    let from_start = || get(format!("{ALL}?after=0"));
+    for _ in 0..3 {
+        let run = server.submit().await;
+        server.ended(&run).await;
+    }
+    let whole = until_ended(&mut Ears::open(&server, from_start()).await, 3).await;
+    for cut in [0, 1, 7, whole.len() - 2] {
+        let last = whole[cut].id.unwrap().to_string();
+        for asked in [
+            get(format!("{ALL}?after={last}")),
+            get(ALL).with("last-event-id", &last),
+            get(format!("{ALL}?after=0")).with("last-event-id", &last),
+        ] {
+            let mut ears = Ears::open(&server, asked).await;
+            assert_eq!(ears.next().await.as_ref(), whole.get(cut + 1), "{cut}");
+        }
+    }
+    // Somebody who has heard of things to come waits for them.
+    Ears::open(&server, get(format!("{ALL}?after={}", u64::MAX))).await;
+}
+
+#[tokio::test]
+async fn only_what_is_wanted_is_heard() {
+    let server = plan([Line::Call("look", json!({}))]).at_work().await;
+    for (filter, wanted) in [
+        ("run.completed", "run.completed"),
+        ("tool.*", "tool.started tool.completed"),
+        (
+            "turn.started,%20run.created",
+            "run.created turn.started turn.started",
+        ),
+    ] {
+        let mut ears = Ears::open(&server, get(format!("{ALL}?filter={filter}"))).await;
+        let run = server.submit().await;
+        server.ended(&run).await;
+        let mut heard = Vec::new();
+        for _ in wanted.split(' ') {
+            heard.push(ears.next().await.unwrap().event);
+        }
+        assert_eq!(heard.join(" "), wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_and_a_stop_end_it_also_while_there_is_much_to_read() {
+    let mut server = plan([]).at_standing_clock().open().await;
+    // More than a socket takes in while nobody reads.
+    let task = Task::new("tester", "x".repeat(20_000));
+    let tasks = (0..1_000).map(|_| task.clone()).collect();
+    server.longhaul.submit_all(tasks).await.unwrap();
+    let key = server.make_key("eve", Role::Viewer).await;
+    let asked = get(format!("{ALL}?after=0")).shows(&key);
+    let mut ears = Ears::open(&server, asked).await;
+    ears.next().await.unwrap();
+    server.ask(ask("DELETE", "/v1/keys/eve")).await.expect(200);
+    server.clock().advance(Millis::from_secs(10));
+    let mut more = 0;
+    while ears.next().await.is_some() {
+        more += 1;
+    }
+    assert!(ears.is_over() && more < 999, "{more} more");
+    let mut ears = Ears::open(&server, get(format!("{ALL}?after=0"))).await;
+    ears.next().await.unwrap();
+    server.stop();
+    while ears.next().await.is_some() {}
+    server.stopped().await;
+}
