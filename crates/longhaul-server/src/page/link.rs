@@ -232,7 +232,10 @@ fn outcome(link: &OpenLink, view: &GateView) -> Option<String> {
             }
         }
         GateStatus::Answered => Some(match view.answers.last() {
-            Some(answer) => format!("Decided: {} by {}.", answer.decision, answer.by),
+            Some(answer) => format!(
+                "Decided: {} by {} at {}.",
+                answer.decision, answer.by, answer.at
+            ),
             None => "Decided.".to_owned(),
         }),
         GateStatus::Expired => Some("Nobody answered in time.".to_owned()),
