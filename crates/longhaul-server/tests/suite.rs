@@ -2,11 +2,14 @@
 
 #[cfg(test)]
 mod suite {
+    mod bad_input;
     mod described;
     mod firehose;
     mod keys;
     mod kit;
+    mod links;
     mod once;
+    mod pages;
     mod problems;
     mod routes;
     mod sessions;

@@ -194,6 +194,7 @@ impl Wire {
 
     /// Reads what is there; false: the other side has closed.
     pub(crate) async fn read(&mut self) -> bool {
+        self.came.reserve(256 * 1024);
         let reading = self.stream.read_buf(&mut self.came);
         let read = tokio::time::timeout(PATIENCE, reading).await;
         let read = read.unwrap_or_else(|_| panic!("nothing comes after {:?}", self.shown()));

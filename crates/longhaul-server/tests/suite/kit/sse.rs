@@ -19,7 +19,7 @@ pub(crate) struct Frame {
 impl Frame {
     fn read(text: &str) -> Self {
         let mut frame = Self::default();
-        for line in text.trim_end().lines() {
+        for line in text.lines() {
             match line.split_once(": ") {
                 Some(("id", id)) => frame.id = Some(id.parse().unwrap()),
                 Some(("event", event)) => frame.event = event.to_owned(),
@@ -41,6 +41,8 @@ impl Frame {
 pub(crate) struct Ears {
     wire: Wire,
     chunks: Chunks,
+    /// So much of the text was read.
+    read: usize,
     pub(crate) head: Answer,
 }
 
@@ -60,15 +62,26 @@ impl Ears {
         let asked = asked.with("accept", "text/event-stream");
         wire.send(&asked.bytes(&server.host(), &server.key)).await;
         let head = wire.head().await.expect("a head");
-        let chunks = Chunks::default();
-        Self { wire, chunks, head }
+        Self {
+            wire,
+            chunks: Chunks::default(),
+            read: 0,
+            head,
+        }
     }
 
     fn take(&mut self) -> Option<Frame> {
         self.chunks.take_in(&mut self.wire.came);
-        let end = self.chunks.text.windows(2).position(|at| at == b"\n\n")?;
-        let text: Vec<u8> = self.chunks.text.drain(..end + 2).collect();
-        Some(Frame::read(std::str::from_utf8(&text).unwrap()))
+        let text = &self.chunks.text[self.read..];
+        let Some(end) = text.windows(2).position(|at| at == b"\n\n") else {
+            // Only what was read is let go of, and seldom.
+            self.chunks.text.drain(..self.read);
+            self.read = 0;
+            return None;
+        };
+        let frame = Frame::read(std::str::from_utf8(&text[..end]).unwrap());
+        self.read += end + 2;
+        Some(frame)
     }
 
     /// The next event; none: the stream is over.

@@ -1,0 +1,390 @@
+//! What no decent client sends: each gets the right no or a closed line, and
+//! the server is as well as before.
+
+use serde_json::Value;
+
+use crate::suite::kit::client::{Wire, ask, get, post, read_answer};
+use crate::suite::kit::{Server, plan, task};
+
+/// What bytes get on a line of their own: the statuses of all answers, none if
+/// it was closed without one.
+async fn raw(server: &Server, bytes: &[u8]) -> Vec<u16> {
+    let mut wire = Wire::to(server.address).await;
+    wire.send(bytes).await;
+    wire.hang_up().await;
+    let came = wire.read_all().await;
+    let text = String::from_utf8_lossy(&came);
+    text.split("HTTP/1.1 ")
+        .chain(text.split("HTTP/1.0 "))
+        .filter_map(|part| part.get(..3)?.parse().ok())
+        .collect()
+}
+
+/// A request's head with these further lines.
+fn head(server: &Server, first: &str, lines: &str) -> Vec<u8> {
+    let (host, key) = (server.host(), &server.key);
+    format!("{first}\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n").into_bytes()
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_task_are_refused() {
+    let server = plan([]).open().await;
+    let deep = "[".repeat(10_000);
+    let closed = format!(
+        "{{\"agent\":\"tester\",\"input\":{}{}}}",
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
+    let objects = "{\"a\":".repeat(10_000);
+    let cases: [(&[u8], u16, &str); 14] = [
+        (b"", 400, "bad_json"),
+        (b"{", 400, "bad_json"),
+        (b"{\"agent\":}", 400, "bad_json"),
+        (b"{'agent':'x'}", 400, "bad_json"),
+        (b"nul", 400, "bad_json"),
+        (b"{} {}", 422, "invalid"),
+        (b"\xff\xfe\x00", 400, "bad_json"),
+        (b"{\"agent\":\"\xc3\x28\"}", 400, "bad_json"),
+        (b"{\"agent\":\"\\ud800\"}", 400, "bad_json"),
+        (b"\xef\xbb\xbf{}", 400, "bad_json"),
+        (b"{\"agent\":\"a\",\"agent\":\"b\"}", 422, "invalid"),
+        (deep.as_bytes(), 400, "too_deep"),
+        (closed.as_bytes(), 400, "too_deep"),
+        (objects.as_bytes(), 400, "too_deep"),
+    ];
+    for (body, status, code) in cases {
+        for once in [false, true] {
+            let mut asked = ask("POST", "/v1/runs").typed("application/json", body);
+            if once {
+                asked = asked.once("k");
+            }
+            let answer = server.ask(asked).await;
+            let what = format!("{:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
+            assert_eq!(
+                (answer.status, &*answer.problem()),
+                (status, code),
+                "{what}"
+            );
+        }
+    }
+    for (kind, status) in [
+        ("application/json", 201),
+        ("Application/JSON; charset=utf-8", 201),
+        ("text/json", 415),
+        ("application/jsonx", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("", 415),
+    ] {
+        let asked = ask("POST", "/v1/runs").typed(kind, task().to_string());
+        assert_eq!(server.ask(asked).await.status, status, "{kind}");
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_however_it_comes() {
+    let server = plan([]).open().await;
+    let big = format!(
+        "{{\"agent\":\"tester\",\"input\":\"{}\"}}",
+        "x".repeat(10 << 20)
+    );
+    let json = "content-type: application/json\r\n";
+    let length = format!("{json}content-length: {}\r\n", big.len());
+    let known = [
+        head(&server, "POST /v1/runs HTTP/1.1", &length),
+        big.clone().into_bytes(),
+    ]
+    .concat();
+    let chunk = format!("{:x}\r\n{big}\r\n0\r\n\r\n", big.len());
+    let lines = format!("{json}transfer-encoding: chunked\r\n");
+    let chunked = [
+        head(&server, "POST /v1/runs HTTP/1.1", &lines),
+        chunk.into_bytes(),
+    ]
+    .concat();
+    // Whoever says it beforehand is told before they send.
+    let said = [head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
+    for (bytes, must) in [(said, true), (known, false), (chunked, false)] {
+        let wire = Wire::to(server.address).await;
+        match wire.push(bytes).await {
+            Some(answer) => assert_eq!(answer.status, 413, "{}", answer.text()),
+            // Bytes that were still on their way may have cut the answer off.
+            None => assert!(!must),
+        }
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_are_refused() {
+    let server = plan([]).open().await;
+    let many: String = (0..1_000).map(|n| format!("x-{n}: y\r\n")).collect();
+    let fat = format!("x-fat: {}\r\n", "y".repeat(100 * 1024));
+    let pairs = "a=1&".repeat(1_000_000);
+    let some = "limit=1&".repeat(65);
+    let long = format!("lane={}", "y".repeat(9 * 1024));
+    let get = "GET /v1/runs HTTP/1.1".to_owned();
+    for (first, lines, wanted) in [
+        (get.clone(), many.as_str(), 431),
+        (get, fat.as_str(), 431),
+        (format!("GET /v1/runs?{pairs} HTTP/1.1"), "", 431),
+        (format!("GET /v1/runs?{some} HTTP/1.1"), "", 400),
+        (format!("GET /v1/runs?{long} HTTP/1.1"), "", 400),
+        (format!("GET /{} HTTP/1.1", "y".repeat(20_000)), "", 404),
+        (
+            format!("GET /v1/runs/{} HTTP/1.1", "y".repeat(20_000)),
+            "",
+            404,
+        ),
+        (format!("GET /a/{} HTTP/1.1", "y".repeat(20_000)), "", 404),
+    ] {
+        let lines = format!("{lines}connection: close\r\n");
+        let wire = Wire::to(server.address).await;
+        let answer = wire.push(head(&server, &first, &lines)).await;
+        let status = answer.map(|answer| answer.status);
+        let shown = &first[..first.len().min(60)];
+        assert!(
+            status == Some(wanted) || (wanted == 431 && matches!(status, None | Some(414))),
+            "{shown} {status:?}"
+        );
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn requests_that_can_be_read_in_two_ways_are_not_read() {
+    let server = plan([]).open().await;
+    let body = task().to_string();
+    let length = body.len();
+    let json = "content-type: application/json\r\n";
+    let chunk = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
+    let post = "POST /v1/runs HTTP/1.1";
+    let evil = "GET http://evil.example/v1/runs HTTP/1.1";
+    let own = format!("GET http://{}/v1/runs HTTP/1.1", server.host());
+    let two_hosts = format!("host: {}\r\n", server.host());
+    let cases: Vec<(&str, String, &str, &[u16])> = vec![
+        (
+            post,
+            format!(
+                "{json}content-length: {length}\r\ncontent-length: {}\r\n",
+                length + 1
+            ),
+            &body,
+            &[400],
+        ),
+        (
+            post,
+            format!("{json}content-length: +{length}\r\n"),
+            &body,
+            &[400],
+        ),
+        (
+            post,
+            format!("{json}content-length: {length}, {length}x\r\n"),
+            &body,
+            &[400],
+        ),
+        (post, format!("{json}content-length: -1\r\n"), &body, &[400]),
+        (
+            post,
+            format!("{json}transfer-encoding: gzip\r\n"),
+            &body,
+            &[400],
+        ),
+        (
+            post,
+            format!("{json}transfer-encoding: chunked, identity\r\n"),
+            &chunk,
+            &[400],
+        ),
+        (
+            post,
+            format!("{json}transfer-encoding: chunked\r\n"),
+            "xyz\r\n",
+            &[400],
+        ),
+        (
+            post,
+            format!("{json}transfer-encoding: chunked\r\n"),
+            "ffffffffffffffffff\r\n",
+            &[400],
+        ),
+        ("GET /v1/runs HTTP/1.1", two_hosts, "", &[400]),
+        (
+            "GET /v1/runs HTTP/1.1",
+            "x-a: b\r\n c: d\r\n".into(),
+            "",
+            &[400],
+        ),
+        ("GET /v1/runs HTTP/1.1", "x a: b\r\n".into(), "", &[400]),
+        ("GET /v1/runs HTTP/1.1", "x-a : b\r\n".into(), "", &[400]),
+        ("GET /v1/runs HTTP/1.1", "x-a: b\0c\r\n".into(), "", &[400]),
+        ("GET /v1/runs HTTP/1.1", ": b\r\n".into(), "", &[400]),
+        ("GET /v1/ru\0ns HTTP/1.1", String::new(), "", &[400]),
+        ("GET /v1/runs HTTP/9.9", String::new(), "", &[400, 505]),
+        ("GET /v1/runs x HTTP/1.1", String::new(), "", &[400]),
+        ("get", String::new(), "", &[400]),
+        (evil, String::new(), "", &[421]),
+        (&own, String::new(), "", &[200]),
+        (
+            "CONNECT evil.example:443 HTTP/1.1",
+            String::new(),
+            "",
+            &[400, 404, 405, 421],
+        ),
+        ("PRI * HTTP/2.0", String::new(), "SM\r\n\r\n", &[400, 505]),
+    ];
+    for (first, lines, body, wanted) in cases {
+        let lines = format!("{lines}connection: close\r\n");
+        let bytes = [head(&server, first, &lines), body.as_bytes().to_vec()].concat();
+        let told = raw(&server, &bytes).await;
+        let fine = told.is_empty() && !wanted.contains(&200)
+            || told.len() == 1 && wanted.contains(&told[0]);
+        assert!(fine, "{first} {lines:?}: {told:?}");
+    }
+    // Where both are said the chunks count, or nothing does; never the other.
+    let both =
+        format!("{json}content-length: 5\r\ntransfer-encoding: chunked\r\nconnection: close\r\n");
+    let bytes = [head(&server, post, &both), chunk.into_bytes()].concat();
+    let told = raw(&server, &bytes).await;
+    assert!([vec![201], vec![400], vec![]].contains(&told), "{told:?}");
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn garbage_and_half_requests_end_the_line() {
+    let server = plan([]).open().await;
+    let noise: Vec<u8> = (0_u32..4_096).map(|n| (n * 7 % 251) as u8).collect();
+    let tls = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20);
+    let half = head(
+        &server,
+        "POST /v1/runs HTTP/1.1",
+        "content-type: application/json\r\ncontent-length: 100\r\n",
+    );
+    let half = [half, b"{\"agent\":".to_vec()].concat();
+    for bytes in [
+        &b"\r\n\r\n\r\n"[..],
+        b"GET",
+        b"GET / HTTP/1.1\r\nhost:",
+        &noise,
+        &tls,
+        &half,
+        b"\0\0\0\0",
+    ] {
+        let told = raw(&server, bytes).await;
+        assert!(told.iter().all(|status| *status == 400), "{told:?}");
+    }
+    // A line that says nothing at all and hangs up.
+    assert_eq!(raw(&server, b"").await, Vec::<u16>::new());
+    // HTTP/1.0 need not name a host, and is asked to.
+    assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\n\r\n").await, [400]);
+    assert_eq!(
+        raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await,
+        [200]
+    );
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn a_half_closed_line_still_gets_its_answer_and_pipelines_stay_in_order() {
+    let server = plan([]).open().await;
+    let host = server.host();
+    let one = |path: &str| get(path).bare().bytes(&host, "");
+    let submit = post("/v1/runs", &task()).bytes(&host, &server.key);
+    let bytes = [
+        one("/livez"),
+        submit,
+        one("/version"),
+        one("/v1/runs"),
+        one("/livez"),
+    ]
+    .concat();
+    let mut wire = Wire::to(server.address).await;
+    wire.send(&bytes).await;
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        told.push(wire.answer().await.unwrap().status);
+    }
+    assert_eq!(told, [200, 201, 200, 401, 200]);
+    // A body that somebody else reads as the next request is not one.
+    let hidden = one("/livez");
+    let asked = ask("POST", "/v1/runs")
+        .typed("application/json", hidden)
+        .bytes(&host, &server.key);
+    wire.send(&[asked, one("/version")].concat()).await;
+    assert_eq!(wire.answer().await.unwrap().status, 400);
+    let next = wire.answer().await;
+    assert!(next.is_none_or(|next| next.json()["name"] == "longhaul"));
+    // Byte by byte is slow and no crime.
+    let mut wire = Wire::to(server.address).await;
+    for byte in one("/livez") {
+        wire.send(&[byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(wire.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn ids_are_ids_and_nothing_else() {
+    let server = plan([]).open().await;
+    let run = server.submit().await;
+    for (path, wanted) in [
+        ("/v1/runs/%2e%2e%2fkeys", 404),
+        ("/v1/runs/../keys", 404),
+        ("/v1/runs/..%2f..%2fetc%2fpasswd", 404),
+        ("/v1/runs/%00", 404),
+        ("/v1/runs/%0d%0aset-cookie:%20a=b", 404),
+        ("/v1/runs/%ff%fe", 400),
+        ("/v1/runs/%zz", 404),
+        ("/v1/runs/%", 404),
+        ("/v1/gates/%2e%2e", 404),
+        ("/v1/agents/..%2f..%2fx", 404),
+        ("/v1/agents/%3Cscript%3E", 404),
+        ("/v1/runs/run_0000000000000000000000000!", 404),
+        ("/v1/runs?after=../x", 422),
+        ("/v1/runs?lane=%00", 422),
+        ("/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("/style.css/../v1/keys", 404),
+        ("/a/%2e%2e%2fv1%2fkeys", 404),
+    ] {
+        let answer = server.ask(get(path)).await;
+        assert_eq!(answer.status, wanted, "{path} {}", answer.text());
+        assert_eq!(answer.header("set-cookie"), None);
+        let text = answer.text();
+        assert!(!text.contains('\0'), "{text}");
+    }
+    let shouted = run.to_uppercase();
+    for id in [
+        &run[..run.len() - 1],
+        &format!("{run}0"),
+        &shouted,
+        &run[4..],
+    ] {
+        let answer = server.ask(get(format!("/v1/runs/{id}"))).await;
+        assert_eq!(answer.status, 404, "{id}");
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    use longhaul_core::time::Millis;
+    let server = plan([]).at_standing_clock().open().await;
+    let lines = "content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n";
+    let mut wire = Wire::to(server.address).await;
+    wire.send(&head(&server, "POST /v1/runs HTTP/1.1", lines))
+        .await;
+    // It says that it waits for the body, so it does.
+    assert_eq!(wire.head().await.unwrap().status, 100);
+    server.clock().advance(Millis::from_secs(20));
+    let answer = wire.answer().await.unwrap();
+    assert_eq!((answer.status, &*answer.problem()), (408, "slow_body"));
+    server.is_well().await;
+}
+
+#[test]
+fn the_client_reads_what_it_should() {
+    let answer = read_answer(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}").unwrap();
+    assert_eq!((answer.status, answer.header("a")), (200, Some("b")));
+    assert_eq!(answer.json(), Value::Object(serde_json::Map::new()));
+}
