@@ -11,6 +11,7 @@ use longhaul_engine::Error;
 use longhaul_engine::tail::Source;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
@@ -35,11 +36,12 @@ pub async fn serve(
         clock: &*ports.clock,
     };
     let crew = TaskTracker::new();
+    let cut = CancellationToken::new();
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
         broke = ports.tail.read(source) => broke,
-        () = accept(listener, &app, &crew) => Ok(()),
+        () = accept(listener, &app, &crew, &cut) => Ok(()),
     };
     app.stop();
     app.close();
@@ -52,12 +54,14 @@ pub async fn serve(
         () = async { crew.wait().await; app.crew().wait().await; } => {}
         () = clock.sleep_until(late) => {
             tracing::info!(open = crew.len(), "connections were cut off");
+            cut.cancel();
+            crew.wait().await;
         }
     }
     ended
 }
 
-async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker) {
+async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &CancellationToken) {
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let router = router(app.clone());
     loop {
@@ -67,8 +71,13 @@ async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let served = connection::serve(stream, peer, app.clone(), router.clone());
+                let cut = cut.clone();
                 crew.spawn(async move {
-                    served.await;
+                    tokio::select! {
+                        biased;
+                        () = served => {}
+                        () = cut.cancelled() => {}
+                    }
                     drop(seat);
                 });
             }
