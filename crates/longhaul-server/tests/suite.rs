@@ -3,11 +3,13 @@
 #[cfg(test)]
 mod suite {
     mod bad_input;
+    mod crowd;
     mod described;
     mod firehose;
     mod keys;
     mod kit;
     mod links;
+    mod log;
     mod once;
     mod pages;
     mod problems;

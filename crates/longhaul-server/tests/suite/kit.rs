@@ -37,7 +37,7 @@ use longhaul_server::{App, Options, serve};
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -231,6 +231,29 @@ impl Server {
     pub(crate) async fn stopped(&mut self) {
         let gone = tokio::time::timeout(PATIENCE, self.crew.join_next()).await;
         gone.expect("it stops").expect("it was there").unwrap();
+    }
+
+    /// Returns when nobody is let in any more.
+    pub(crate) async fn no_longer_accepts(&self) {
+        let trying = async {
+            while TcpStream::connect(self.address).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let shut = tokio::time::timeout(PATIENCE, trying).await;
+        shut.expect("the door is shut");
+    }
+
+    /// Returns when only so many listen.
+    pub(crate) async fn until_listeners(&self, count: usize) {
+        let tail = &self.longhaul.ports().tail;
+        let waiting = async {
+            while tail.listeners() > count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let gone = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(gone.is_ok(), "{} listen", tail.listeners());
     }
 
     /// The clock that only the test moves.

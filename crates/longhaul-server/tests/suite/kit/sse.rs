@@ -126,6 +126,11 @@ impl Ears {
         heard
     }
 
+    /// Whether nothing has come that was not read.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.take().is_none() && !self.wire.has_come()
+    }
+
     /// Whether it ended as it should, and not in the middle.
     pub(crate) fn is_over(&self) -> bool {
         self.chunks.over

@@ -1,0 +1,129 @@
+//! Many at once: streams that only wait, clients that never read, and a stop
+//! that none of them can hold up.
+
+use std::fs;
+
+use longhaul_core::access::Role;
+use longhaul_core::time::Millis;
+use longhaul_engine::Task;
+use serde_json::json;
+
+use crate::suite::kit::client::{Ask, Wire, get, post};
+use crate::suite::kit::sse::Ears;
+use crate::suite::kit::{Server, plan};
+
+/// So many streams one caller may have.
+const STREAMS_MAX: usize = 2_000;
+
+/// The pages of this process that are in memory.
+fn resident_bytes() -> usize {
+    let text = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}
+
+async fn runs(server: &Server, count: usize) -> Vec<String> {
+    let task = Task::new("tester", "Do it.");
+    let tasks = (0..count).map(|_| task.clone()).collect();
+    let made = server.longhaul.submit_all(tasks).await.unwrap();
+    made.runs().iter().map(ToString::to_string).collect()
+}
+
+fn events(run: &str) -> Ask {
+    // From a place on that is not there yet: such a stream only waits.
+    get(format!("/v1/runs/{run}/events?after=1"))
+}
+
+#[tokio::test]
+async fn thousands_wait_at_little_cost_and_hear_only_their_own() {
+    let server = plan([]).open().await;
+    let runs = runs(&server, 1_000).await;
+    let eve = server.make_key("eve", Role::Viewer).await;
+    let before = resident_bytes();
+    let mut ears = Vec::new();
+    for place in 0..STREAMS_MAX {
+        let asked = events(&runs[place % runs.len()]);
+        ears.push(Ears::open(&server, asked).await);
+    }
+    let each = resident_bytes().saturating_sub(before) / STREAMS_MAX;
+    // Both ends of the line are in this process, and other tests too.
+    assert!(each < 100_000, "{each} bytes for each stream");
+    let refused = Ears::knock(&server, events(&runs[0])).await;
+    assert_eq!(refused.head.status, 429);
+    assert_eq!(refused.head.header("retry-after"), Some("1"));
+    let refused = server.ask(get("/v1/events/stream")).await;
+    assert_eq!(refused.problem(), "too_many_streams");
+    // Somebody else has seats of their own.
+    Ears::open(&server, events(&runs[0]).shows(&eve)).await;
+    for place in [0, 500, 999] {
+        let steer = post(
+            format!("/v1/runs/{}/steer", runs[place]),
+            &json!({ "text": "hi" }),
+        );
+        server.ask(steer).await.expect(202);
+        for at in [place, place + runs.len()] {
+            let heard = ears[at].next().await.unwrap();
+            assert_eq!((heard.id, heard.event.as_str()), (Some(2), "steer.queued"));
+            assert_eq!(heard.json()["run"], runs[place]);
+        }
+    }
+    // Nobody else has heard a thing, and whoever leaves frees a seat.
+    assert!(ears[1].is_silent() && ears[998].is_silent() && ears[1_500].is_silent());
+    ears.truncate(STREAMS_MAX / 2);
+    server.until_listeners(STREAMS_MAX / 2).await;
+    Ears::open(&server, events(&runs[0])).await;
+}
+
+/// Events that no socket takes in while nobody reads.
+async fn fill(server: &Server) {
+    let task = Task::new("tester", "x".repeat(40_000));
+    let tasks = (0..400).map(|_| task.clone()).collect();
+    server.longhaul.submit_all(tasks).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_holds_nobody_up() {
+    let mut server = plan([]).at_standing_clock().open().await;
+    fill(&server).await;
+    let mut deaf = Vec::new();
+    for _ in 0..10 {
+        deaf.push(Ears::open(&server, get("/v1/events/stream?after=0")).await);
+    }
+    for _ in 0..20 {
+        server.is_well().await;
+    }
+    // Nor can it hold up a stop for longer than the goodbye.
+    server.stop();
+    server.no_longer_accepts().await;
+    server.clock().advance(Millis::from_secs(5));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn no_line_outlives_the_server() {
+    let mut server = plan([]).at_standing_clock().open().await;
+    fill(&server).await;
+    let host = server.host();
+    let mut idle = Wire::to(server.address).await;
+    idle.send(&get("/livez").bare().bytes(&host, "")).await;
+    assert_eq!(idle.answer().await.unwrap().status, 200);
+    let mut half = Wire::to(server.address).await;
+    half.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
+    let mut deaf = Ears::open(&server, get("/v1/events/stream?after=0")).await;
+    let mut body = Wire::to(server.address).await;
+    let lines = "content-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue";
+    let key = &server.key;
+    let head = format!(
+        "POST /v1/runs HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n\r\n"
+    );
+    body.send(head.as_bytes()).await;
+    assert_eq!(body.head().await.unwrap().status, 100);
+    server.stop();
+    // Whoever is at nothing is let go at once.
+    assert_eq!(idle.read_all().await, b"");
+    server.clock().advance(Millis::from_secs(5));
+    server.stopped().await;
+    assert_eq!(half.read_all().await, b"");
+    body.read_all().await;
+    while deaf.next().await.is_some() {}
+}
