@@ -8,6 +8,7 @@ use longhaul_core::event::steer::Delivery::{
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::Verdict;
+use longhaul_engine::steer_view::SteerState;
 use serde_json::json;
 
 use crate::suite::gates::rule;
@@ -51,7 +52,7 @@ async fn a_message_is_read_after_the_calls_or_instead_of_those_not_begun() {
         let steers = house.longhaul.steers(run).await.unwrap();
         assert_eq!(
             (steers[0].status, steers[0].between),
-            ("delivered", Some([1, 2]))
+            (SteerState::Delivered, Some([1, 2]))
         );
     }
 }
