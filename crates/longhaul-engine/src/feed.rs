@@ -49,9 +49,8 @@ impl Room {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        let listened = self.bell.as_ref().map_or(0, watch::Sender::receiver_count);
-        self.talk.is_none() && listened == 0
+    fn listeners(&self) -> usize {
+        self.bell.as_ref().map_or(0, watch::Sender::receiver_count)
     }
 }
 
@@ -60,6 +59,18 @@ struct Talk {
     turn: u32,
     attempt: u32,
     text: String,
+    /// The reply is complete: it is kept only for those who listened to it.
+    over: bool,
+}
+
+impl Talk {
+    const fn end(&self) -> At {
+        At {
+            turn: self.turn,
+            attempt: self.attempt,
+            offset: self.text.len(),
+        }
+    }
 }
 
 impl Feed {
@@ -70,21 +81,28 @@ impl Feed {
     /// Hears what the model of one run says, from the beginning of the reply
     /// that is under way.
     pub fn listen(&self, run: RunId) -> Listener {
-        let bell = self.with(|rooms| {
-            let bell = &mut rooms.entry(run).or_default().bell;
-            bell.get_or_insert_with(|| watch::Sender::new(()))
-                .subscribe()
+        let (bell, at) = self.with(|rooms| {
+            let room = rooms.entry(run).or_default();
+            let bell = room.bell.get_or_insert_with(|| watch::Sender::new(()));
+            // What was over before somebody came is in the journal.
+            let past = room.talk.as_ref().filter(|talk| talk.over);
+            (bell.subscribe(), past.map(Talk::end))
         });
         Listener {
             feed: self.clone(),
             run,
             bell,
-            at: None,
+            at,
         }
     }
 
     /// What the model of this run has said so far in the turn under way.
     pub fn so_far(&self, run: RunId) -> Option<Delta> {
+        let under_way = |rooms: &mut HashMap<RunId, Room>| {
+            let talk = rooms.get(&run)?.talk.as_ref();
+            talk.filter(|talk| !talk.over).map(drop)
+        };
+        self.with(under_way)?;
         self.since(run, None)
     }
 
@@ -112,6 +130,7 @@ impl Feed {
             turn,
             attempt,
             text: String::new(),
+            over: false,
         };
         self.with(|rooms| rooms.entry(run).or_default().talk = Some(talk));
         FeedEar {
@@ -139,18 +158,29 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// The words of a turn that were said and not heard yet.
+    pub fn rest_of(&mut self, turn: u32) -> Option<Delta> {
+        self.rest(|delta| delta.turn == turn)
+    }
+
+    fn rest(&mut self, wanted: impl Fn(&Delta) -> bool) -> Option<Delta> {
+        let delta = self.feed.since(self.run, self.at)?;
+        if delta.text.is_empty() || !wanted(&delta) {
+            return None;
+        }
+        self.at = Some(At {
+            turn: delta.turn,
+            attempt: delta.attempt,
+            offset: delta.offset + delta.text.len(),
+        });
+        Some(delta)
+    }
+
     /// The next words.
     pub async fn next(&mut self) -> Delta {
         loop {
             self.bell.mark_unchanged();
-            if let Some(delta) = self.feed.since(self.run, self.at)
-                && !delta.text.is_empty()
-            {
-                self.at = Some(At {
-                    turn: delta.turn,
-                    attempt: delta.attempt,
-                    offset: delta.offset + delta.text.len(),
-                });
+            if let Some(delta) = self.rest(|_| true) {
                 return delta;
             }
             if self.bell.changed().await.is_err() {
@@ -164,9 +194,9 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.feed.with(|rooms| {
             let last = rooms.get(&self.run).is_some_and(|room| {
-                let listened = room.bell.as_ref().map_or(0, watch::Sender::receiver_count);
+                let under_way = room.talk.as_ref().is_some_and(|talk| !talk.over);
                 // This one is still counted.
-                room.talk.is_none() && listened <= 1
+                !under_way && room.listeners() <= 1
             });
             if last {
                 rooms.remove(&self.run);
@@ -175,7 +205,9 @@ impl Drop for Listener {
     }
 }
 
-/// Takes the words of one reply in, and forgets them when it is dropped.
+/// Takes the words of one reply in. When it is dropped they are forgotten, except
+/// for those who listened: a reply may be over before they have heard its last
+/// words, and for a model that answers at once these are all.
 #[derive(Debug)]
 pub(crate) struct FeedEar {
     feed: Feed,
@@ -210,11 +242,13 @@ impl Ear for FeedEar {
 impl Drop for FeedEar {
     fn drop(&mut self) {
         self.feed.with(|rooms| {
-            if let Some(room) = rooms.get_mut(&self.run) {
-                room.talk = None;
-                if room.is_empty() {
-                    rooms.remove(&self.run);
-                }
+            let Some(room) = rooms.get_mut(&self.run) else {
+                return;
+            };
+            match (room.listeners(), &mut room.talk) {
+                (0, _) => drop(rooms.remove(&self.run)),
+                (_, Some(talk)) => talk.over = true,
+                (_, None) => {}
             }
         });
     }
@@ -246,6 +280,24 @@ mod tests {
         assert_eq!(heard(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
         drop(ear);
+        assert!(feed.with(|rooms| rooms.is_empty()));
+    }
+
+    #[test]
+    fn the_last_words_are_heard_by_those_who_listened() {
+        let feed = Feed::default();
+        let run = RunId::from_bits(7);
+        let mut early = feed.listen(run);
+        let ear = feed.ear(run, 1, 1);
+        ear.words("all at once");
+        drop(ear);
+        let mut late = feed.listen(run);
+        assert_eq!(late.rest_of(1), None, "the journal has them now");
+        assert_eq!(feed.so_far(run), None);
+        assert_eq!(early.rest_of(2), None);
+        assert_eq!(&*early.rest_of(1).unwrap().text, "all at once");
+        assert_eq!(early.rest_of(1), None);
+        drop((early, late));
         assert!(feed.with(|rooms| rooms.is_empty()));
     }
 

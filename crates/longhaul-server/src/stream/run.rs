@@ -4,6 +4,7 @@
 //! Never: polls. It waits for the bell of its run.
 
 use axum::body::Bytes;
+use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_engine::feed::Listener;
 use longhaul_engine::handle::Watching;
@@ -41,7 +42,7 @@ impl RunStream {
         self.over = true;
         let row = self.reader.app.longhaul().row(self.run).await.ok()?;
         let said = json!({ "run": self.run, "status": row.status, "last": row.last });
-        Some(event("end", &said))
+        Some(Bytes::from(event("end", &said)))
     }
 }
 
@@ -69,13 +70,19 @@ impl Pieces for RunStream {
                     return None;
                 }
             },
-            spoken = words.next() => return Some(delta(&spoken)),
+            spoken = words.next() => return Some(Bytes::from(delta(&spoken))),
         };
         let Some(entries) = entries else {
             return self.end().await;
         };
         let mut text = String::new();
         for entry in &entries {
+            // A turn's words come before the fact that it is over.
+            if let Event::TurnCompleted(turn) = &entry.event
+                && let Some(spoken) = self.words.rest_of(turn.turn)
+            {
+                text.push_str(&delta(&spoken));
+            }
             if let Err(error) = write_entry(&mut text, entry.seq.0, entry) {
                 tracing::error!(run = %self.run, %error, "an event can't be written");
                 self.over = true;

@@ -138,13 +138,13 @@ pub(crate) fn write_entry(text: &mut String, id: u64, entry: &Entry) -> Result<(
 }
 
 /// An event that has no place in a journal.
-pub(crate) fn event(kind: &str, data: &impl Serialize) -> Bytes {
+pub(crate) fn event(kind: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
-    Bytes::from(format!("event: {kind}\ndata: {data}\n\n"))
+    format!("event: {kind}\ndata: {data}\n\n")
 }
 
 /// Words as they are spoken.
-pub(crate) fn delta(delta: &Delta) -> Bytes {
+pub(crate) fn delta(delta: &Delta) -> String {
     event(
         "message.delta",
         &serde_json::json!({
