@@ -113,34 +113,27 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let words = format!("the body is nested deeper than {DEPTH_MAX}");
         return Err(Problem::bad_request("too_deep", words));
     }
+    // Whether it is JSON at all is asked first: what is read for a choice calls
+    // a number a fault of syntax.
+    serde_json::from_str::<serde::de::IgnoredAny>(text)
+        .map_err(|bad| Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")))?;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        wrong(&path, error.inner())
-    })?;
-    reader.end().map_err(|error| wrong(".", &error))?;
-    Ok(value)
+        misfit(&path, error.inner())
+    })
 }
 
-/// What is wrong with a body: no JSON at all, or not what is asked for.
-fn wrong(path: &str, error: &serde_json::Error) -> Problem {
+/// What is wrong with JSON that is not what is asked for.
+fn misfit(path: &str, error: &serde_json::Error) -> Problem {
     let said = error.to_string();
-    match error.classify() {
-        serde_json::error::Category::Syntax
-        | serde_json::error::Category::Eof
-        | serde_json::error::Category::Io => {
-            Problem::bad_request("bad_json", format!("the body is no JSON: {said}"))
-        }
-        serde_json::error::Category::Data => {
-            let problem = match path {
-                "." => Problem::invalid(said.clone()),
-                path => Problem::invalid(format!("`{path}`: {said}")),
-            };
-            match suggestion(&said) {
-                Some(hint) => problem.hint(hint),
-                None => problem.hint("GET /openapi.json says what it takes"),
-            }
-        }
+    let problem = match path {
+        "." => Problem::invalid(said.clone()),
+        path => Problem::invalid(format!("`{path}`: {said}")),
+    };
+    match suggestion(&said) {
+        Some(hint) => problem.hint(hint),
+        None => problem.hint("GET /openapi.json says what it takes"),
     }
 }
 
@@ -187,6 +180,8 @@ mod tests {
         agent: String,
         #[serde(default)]
         turns: Option<u32>,
+        #[serde(default)]
+        history: Vec<longhaul_core::message::Message>,
     }
 
     #[test]
@@ -219,6 +214,18 @@ mod tests {
                 "openapi",
             ),
             (b"[]", "invalid", "invalid", "openapi"),
+            (
+                br#"{"agent": "a", "history": [3]}"#,
+                "invalid",
+                "`history[0]`",
+                "openapi",
+            ),
+            (
+                br#"{"agent": "a", "history": [{}]}"#,
+                "invalid",
+                "`history[0]`",
+                "openapi",
+            ),
         ] {
             let no = read(text).unwrap_err();
             assert_eq!(no.0, code, "{text:?}");
