@@ -25,17 +25,21 @@ use crate::reply::{List, made_secret, ok};
 #[serde(deny_unknown_fields)]
 #[schema(as = NewKey)]
 pub(crate) struct KeyBody {
-    /// What it is called.
-    #[schema(min_length = 1, max_length = 64)]
+    /// What it is called, without control characters.
+    #[schema(min_length = 1, max_length = 256)]
     name: String,
     /// What it opens.
     #[schema(schema_with = schema::role)]
     role: Role,
     /// It ends by itself after so many milliseconds.
     #[serde(default)]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 3_155_760_000_000_u64)]
     expires_in_ms: Option<u64>,
 }
+
+/// A hundred years: a key for longer is one without an end, and times beyond the
+/// year 9999 can't be written.
+const SPAN_MAX: u64 = 3_155_760_000_000;
 
 /// A key that was made just now.
 #[derive(Debug, Serialize, ToSchema)]
@@ -74,7 +78,7 @@ pub(crate) async fn make(
     let ask = KeyAsk {
         name: name(&body.name)?,
         role: body.role,
-        span: body.expires_in_ms.map(Millis),
+        span: body.expires_in_ms.map(span).transpose()?,
         by: caller.name().to_owned(),
     };
     let key = app.longhaul().make_key(ask).await?;
@@ -103,4 +107,32 @@ pub(crate) async fn revoke(
 
 fn name(said: &str) -> Result<KeyName, Problem> {
     KeyName::new(said).map_err(|bad| Problem::invalid(bad.to_string()))
+}
+
+fn span(said: u64) -> Result<Millis, Problem> {
+    match (1..=SPAN_MAX).contains(&said) {
+        true => Ok(Millis(said)),
+        false => {
+            let words = format!("`expires_in_ms` is 1 to {SPAN_MAX}, which is a hundred years");
+            Err(Problem::invalid(words).hint("leave it out for a key without an end"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_lives_for_a_time_that_can_be_written() {
+        for (said, fits) in [
+            (0, false),
+            (1, true),
+            (SPAN_MAX, true),
+            (SPAN_MAX + 1, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(span(said).is_ok(), fits, "{said}");
+        }
+    }
 }
