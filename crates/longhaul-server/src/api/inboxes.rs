@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::api::task::{named, submit};
+use crate::api::task::{moment, named, submit};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Operator;
@@ -61,7 +61,7 @@ pub(crate) struct TaskBody {
     #[serde(default)]
     idempotency_key: Option<String>,
     /// It does not begin before this point.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "moment")]
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<Timestamp>,
 }

@@ -17,7 +17,8 @@ use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::Known;
 use longhaul_engine::schema;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -29,6 +30,7 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRun {
     /// Who does it.
+    #[schema(value_type = String)]
     agent: Option<String>,
     /// A text or any JSON.
     #[schema(schema_with = schema::any)]
@@ -81,7 +83,7 @@ pub(crate) struct NewRun {
     #[schema(schema_with = schema::any)]
     metadata: Option<RawJson>,
     /// It does not begin before this point.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "moment")]
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<Timestamp>,
     // What this build does not have yet is refused by name, so that nobody
@@ -105,10 +107,13 @@ pub(crate) struct BudgetBody {
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     usd: Option<f64>,
     /// Tokens.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     tokens: Option<u64>,
     /// Turns.
+    #[schema(maximum = 1_000_000_000)]
     turns: Option<u32>,
     /// Active time.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     active_ms: Option<u64>,
     /// From this share on the agent is told to wrap up.
     #[schema(minimum = 0, maximum = 1)]
@@ -117,6 +122,24 @@ pub(crate) struct BudgetBody {
 
 /// More than this is no budget but a slip.
 const USD_MAX: f64 = 1_000_000_000.0;
+const TURNS_MAX: u32 = 1_000_000_000;
+
+/// The greatest whole number that every reader of JSON can hold.
+const WHOLE_MAX: u64 = 9_007_199_254_740_991;
+
+/// A number that is not beyond its bound.
+fn within<T: PartialOrd + std::fmt::Display>(
+    name: &str,
+    said: Option<T>,
+    most: T,
+) -> Result<Option<T>, Problem> {
+    match said {
+        Some(said) if said > most => {
+            Err(Problem::invalid(format!("`budget.{name}` is 0 to {most}")))
+        }
+        fits => Ok(fits),
+    }
+}
 
 impl BudgetBody {
     /// The caps, checked.
@@ -134,9 +157,9 @@ impl BudgetBody {
         Ok(BudgetPatch {
             caps: Raise {
                 micros: usd.transpose()?,
-                tokens: self.tokens,
-                turns: self.turns,
-                active: self.active_ms.map(Millis),
+                tokens: within("tokens", self.tokens, WHOLE_MAX)?,
+                turns: within("turns", self.turns, TURNS_MAX)?,
+                active: within("active_ms", self.active_ms, WHOLE_MAX)?.map(Millis),
             },
             warn_percent: warn.transpose()?,
         })
@@ -194,6 +217,18 @@ impl NewRun {
     }
 }
 
+/// A point in time as others write it. Our own journals know one more way, for
+/// times that have no date.
+pub(crate) fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let Some(said) = Option::<String>::deserialize(from)? else {
+        return Ok(None);
+    };
+    let dated = said.get(4..5) == Some("-");
+    let read = said.parse().ok().filter(|_| dated);
+    let words = "a time is written as in RFC 3339, such as 2026-01-31T12:00:00Z";
+    read.map(Some).ok_or_else(|| D::Error::custom(words))
+}
+
 /// A name, checked.
 pub(crate) fn named<T>(
     what: &str,
@@ -246,4 +281,36 @@ pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunI
     let caller = &caller.principal.name;
     tracing::info!(%run, agent = %agent.name, caller, "submitted");
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_date() {
+        let read = |text: &str| moment(&serde_json::json!(text)).is_ok();
+        assert!(read("2026-01-31T12:00:00Z"));
+        assert!(read("2026-01-31T12:00:00.123456+02:00"));
+        for odd in ["5us", "-5us", "", "tomorrow", "2026-13-01T00:00:00Z"] {
+            assert!(!read(odd), "{odd}");
+        }
+        assert_eq!(moment(&serde_json::Value::Null).ok(), Some(None));
+    }
+
+    #[test]
+    fn a_cap_beyond_all_reason_is_a_slip() {
+        let read = |body: serde_json::Value| {
+            let body: BudgetBody = serde_json::from_value(body).unwrap();
+            body.read().is_ok()
+        };
+        for (name, most) in [
+            ("tokens", WHOLE_MAX),
+            ("active_ms", WHOLE_MAX),
+            ("turns", u64::from(TURNS_MAX)),
+        ] {
+            assert!(read(serde_json::json!({ name: most })), "{name}");
+            assert!(!read(serde_json::json!({ name: most + 1 })), "{name}");
+        }
+    }
 }
