@@ -23,6 +23,7 @@ mod problem;
 mod reply;
 mod routes;
 mod serve;
+mod spelled;
 mod stream;
 mod trouble;
 

@@ -2,10 +2,11 @@
 //!
 //! Never: written by hand beside them.
 
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter};
+use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder,
+    ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder, Schema,
 };
 
 use crate::described::described;
@@ -29,7 +30,14 @@ pub fn document() -> Document {
     document.components = Some(components);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in document.paths.paths.values_mut() {
-        operations(item).for_each(add_problem);
+        for operation in operations(item) {
+            add_problem(operation);
+            operation
+                .parameters
+                .iter_mut()
+                .flatten()
+                .for_each(say_no_null);
+        }
     }
     document
 }
@@ -44,6 +52,19 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     ]
     .into_iter()
     .filter_map(Option::as_mut)
+}
+
+/// A part of a request's head is there or not; none says `null`.
+fn say_no_null(parameter: &mut RefOr<Parameter>) {
+    if let RefOr::T(parameter) = parameter
+        && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+        && let SchemaType::Array(types) = &mut object.schema_type
+    {
+        types.retain(|kind| *kind != Type::Null);
+        if let [only] = types.as_slice() {
+            object.schema_type = SchemaType::Type(only.clone());
+        }
+    }
 }
 
 /// Whatever goes wrong is a problem, everywhere.

@@ -61,12 +61,17 @@ impl Query {
         fits.map(|(_, value)| value.as_str())
     }
 
-    /// The value of a name that stands there once at most; empty counts as not there.
+    /// The value of a name that stands there once at most. A filter that is empty
+    /// was meant to hold something, so it does not mean everything.
     pub(crate) fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
         let mut values = self.all(name);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(Problem::invalid(format!("`{name}` stands there twice"))),
-            (found, None) => Ok(found.filter(|value| !value.is_empty())),
+            (Some(""), None) => {
+                let words = format!("`{name}` is empty");
+                Err(Problem::invalid(words).hint("leave it out, or say what is meant"))
+            }
+            (found, None) => Ok(found),
         }
     }
 
@@ -182,6 +187,8 @@ mod tests {
                 "did you mean `limit`?".into()
             ))
         );
+        assert_eq!(query("limit=3").unwrap().one("lane"), Ok(None));
+        assert!(query("lane=").unwrap().one("lane").is_err());
         let twice = query("limit=1&limit=2").unwrap();
         assert!(twice.limit(20, 1..=100).is_err());
         for (text, limit) in [

@@ -18,6 +18,7 @@ use crate::caller::Approver;
 use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::ok;
+use crate::spelled::GateWord;
 
 /// An answer to be given.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,7 +43,7 @@ pub(crate) struct AnswerBody {
     payload: Option<RawJson>,
     /// The digest of what was shown. Needed for `approve` and `edit`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{64}$")]
     digest: Option<Hash>,
 }
 
@@ -156,8 +157,8 @@ fn text(payload: RawJson) -> Result<String, Problem> {
 #[utoipa::path(
     post, path = "/v1/gates/{id}/answer", tag = "gates", operation_id = "answer_gate",
     params(
-        ("id" = String, Path, description = "The gate's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once"),
+        ("id" = inline(GateWord), Path, description = "The gate's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
     ),
     request_body = AnswerBody,
     responses((status = 200, description = "What came of it", body = Answered)),

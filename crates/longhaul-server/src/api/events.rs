@@ -15,6 +15,7 @@ use crate::caller::Viewer;
 use crate::params::RunPath;
 use crate::problem::Problem;
 use crate::reply::{List, cut, ok};
+use crate::spelled::RunWord;
 use crate::stream::run::RunStream;
 use crate::stream::sse::{Reader, answer, is_wanted, last_heard};
 
@@ -26,10 +27,10 @@ const EVENTS_MAX: usize = 1_000;
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "events", operation_id = "read_events",
     params(
-        ("id" = String, Path, description = "The run's id"),
+        ("id" = inline(RunWord), Path, description = "The run's id"),
         ("after" = Option<u64>, Query, description = "Only events after this one; 0 is all"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000; not for streams", minimum = 1, maximum = 1000),
-        ("Last-Event-ID" = Option<String>, Header, description = "For streams: the last event that was heard"),
+        ("Last-Event-ID" = Option<String>, Header, description = "For streams: the last event that was heard", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
     ),
     responses((status = 200, description = "A page; with `Accept: text/event-stream` a stream that ends with the run", content(
         (List<EventView> = "application/json"),
@@ -49,9 +50,10 @@ pub(crate) async fn read(
     } = asked;
     let query = query.only(&["after", "limit"])?;
     let after = query.read_as::<u64>("after")?.unwrap_or_default();
+    let heard = last_heard(&headers)?;
     if is_wanted(&headers) {
         // A client that reconnects says what it heard last; that is the newer word.
-        let after = last_heard(&headers)?.unwrap_or(after);
+        let after = heard.unwrap_or(after);
         let reader = Reader::sit(&app, caller.name(), shown)?;
         return Ok(answer(RunStream::open(reader, run, Seq(after)).await?));
     }

@@ -19,7 +19,7 @@ use crate::stream::sse::{Reader, answer, last_heard};
     params(
         ("filter" = Option<String>, Query, description = "Kinds with commas between, such as `gate.raised,run.*`"),
         ("after" = Option<u64>, Query, description = "The id that was heard last; unless it is said, from now on"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers say it"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers say it", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
     ),
     responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = String)),
 )]

@@ -13,6 +13,7 @@ use crate::caller::Viewer;
 use crate::params::{GatePath, Query};
 use crate::problem::Problem;
 use crate::reply::{List, cut, ok};
+use crate::spelled::{GateStatusWord, GateWord, RunWord};
 
 /// So many gates come unless it is said otherwise, and at most.
 const GATES: usize = 100;
@@ -22,9 +23,9 @@ const GATES_MAX: usize = 1_000;
 #[utoipa::path(
     get, path = "/v1/gates", tag = "gates", operation_id = "list_gates",
     params(
-        ("status" = Option<String>, Query, description = "open, answered, expired or withdrawn"),
-        ("run" = Option<String>, Query, description = "Only this run's"),
-        ("after" = Option<String>, Query, description = "The `next` of the part before"),
+        ("status" = inline(Option<GateStatusWord>), Query, description = "open, answered, expired or withdrawn"),
+        ("run" = inline(Option<RunWord>), Query, description = "Only this run's"),
+        ("after" = inline(Option<GateWord>), Query, description = "The `next` of the part before"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
     ),
     responses((status = 200, description = "A part of the list", body = List<GateView>)),
@@ -63,7 +64,7 @@ fn status(said: &str) -> Result<GateStatus, Problem> {
 /// Shows a gate with all that is frozen.
 #[utoipa::path(
     get, path = "/v1/gates/{id}", tag = "gates", operation_id = "show_gate",
-    params(("id" = String, Path, description = "The gate's id")),
+    params(("id" = inline(GateWord), Path, description = "The gate's id")),
     responses((status = 200, description = "The gate", body = GateView)),
 )]
 pub(crate) async fn show(

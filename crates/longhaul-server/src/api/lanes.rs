@@ -22,7 +22,7 @@ const LANES_MAX: usize = 1_000;
 #[utoipa::path(
     get, path = "/v1/lanes", tag = "lanes", operation_id = "list_lanes",
     params(
-        ("after" = Option<String>, Query, description = "The `next` of the part before"),
+        ("after" = Option<String>, Query, description = "The `next` of the part before", min_length = 1, max_length = 256),
         ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
     ),
     responses((status = 200, description = "A part of the list", body = List<LaneView>)),

@@ -18,6 +18,7 @@ use crate::caller::Approver;
 use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::made_secret;
+use crate::spelled::GateWord;
 
 /// For whom a link is.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -45,7 +46,7 @@ pub(crate) struct LinkView {
 /// Makes a link to an open gate.
 #[utoipa::path(
     post, path = "/v1/gates/{id}/links", tag = "gates", operation_id = "make_link",
-    params(("id" = String, Path, description = "The gate's id")),
+    params(("id" = inline(GateWord), Path, description = "The gate's id")),
     request_body = LinkBody,
     responses((status = 201, description = "The link, shown this once", body = LinkView)),
 )]

@@ -13,11 +13,12 @@ use crate::caller::Viewer;
 use crate::params::RunPath;
 use crate::problem::Problem;
 use crate::reply::ok;
+use crate::spelled::RunWord;
 
 /// Shows a run.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs", operation_id = "show_run",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     responses((status = 200, description = "The run", body = RunView)),
 )]
 pub(crate) async fn show(
@@ -31,7 +32,7 @@ pub(crate) async fn show(
 /// Shows what was said.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/transcript", tag = "runs", operation_id = "show_transcript",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     responses((status = 200, description = "The conversation", body = TranscriptView)),
 )]
 pub(crate) async fn transcript(
@@ -45,7 +46,7 @@ pub(crate) async fn transcript(
 /// Says why a run stands as it does, and what helps.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/why", tag = "runs", operation_id = "why",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     responses((status = 200, description = "A sentence and a command", body = WhyView)),
 )]
 pub(crate) async fn why(

@@ -18,6 +18,7 @@ use crate::once::said_key;
 use crate::params::Query;
 use crate::problem::Problem;
 use crate::reply::{List, cut, made, ok};
+use crate::spelled::{RunWord, StatusWords};
 
 /// So many runs come unless it is said otherwise.
 const RUNS: usize = 20;
@@ -30,7 +31,7 @@ const BRIEF_MAX: usize = 1_000;
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "submit_run",
     request_body = NewRun,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
     responses((status = 201, description = "It is on disk", body = RunView)),
 )]
 pub(crate) async fn create(
@@ -50,11 +51,11 @@ pub(crate) async fn create(
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", operation_id = "list_runs",
     params(
-        ("status" = Option<Vec<String>>, Query, description = "Only runs that stand so; may be repeated"),
-        ("agent" = Option<String>, Query, description = "Only this agent's"),
-        ("lane" = Option<String>, Query, description = "Only this lane's"),
-        ("root" = Option<String>, Query, description = "Only this tree, its root included"),
-        ("after" = Option<String>, Query, description = "The `next` of the part before"),
+        ("status" = inline(Option<StatusWords>), Query, description = "Only runs that stand so; may be repeated"),
+        ("agent" = Option<String>, Query, description = "Only this agent's", min_length = 1, max_length = 256),
+        ("lane" = Option<String>, Query, description = "Only this lane's", min_length = 1, max_length = 256),
+        ("root" = inline(Option<RunWord>), Query, description = "Only this tree, its root included"),
+        ("after" = inline(Option<RunWord>), Query, description = "The `next` of the part before"),
         ("limit" = Option<u32>, Query, description = "1 to 100; with `brief` 1 to 1,000", minimum = 1, maximum = 1000),
         ("brief" = Option<bool>, Query, description = "Only what a row says, for long lists: the things are `RunBrief`"),
     ),
@@ -92,15 +93,14 @@ pub(crate) async fn list(
 
 fn statuses(query: &Query) -> Result<Vec<Status>, Problem> {
     let said = query.all("status").flat_map(|said| said.split(','));
-    said.filter(|said| !said.is_empty())
-        .map(|said| {
-            let found = Status::ALL.into_iter().find(|known| known.as_str() == said);
-            found.ok_or_else(|| {
-                let known = Status::ALL.map(Status::as_str).join(", ");
-                Problem::invalid(format!("`status` is one of {known}"))
-            })
+    said.map(|said| {
+        let found = Status::ALL.into_iter().find(|known| known.as_str() == said);
+        found.ok_or_else(|| {
+            let known = Status::ALL.map(Status::as_str).join(", ");
+            Problem::invalid(format!("`status` is one of {known}"))
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// A part of the list of runs.

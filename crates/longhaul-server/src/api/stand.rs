@@ -16,6 +16,7 @@ use crate::caller::{Operator, may};
 use crate::params::RunPath;
 use crate::problem::Problem;
 use crate::reply::ok;
+use crate::spelled::RunWord;
 
 /// Why a run is ended.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -42,7 +43,7 @@ pub(crate) struct ResumeBody {
 /// Ends a run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     request_body(content = Option<CancelBody>),
     responses((status = 200, description = "The run, ended or about to be", body = RunView)),
 )]
@@ -64,7 +65,7 @@ pub(crate) async fn cancel(
 /// Stills a run until somebody lets it go on.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     request_body(content = Option<Nothing>),
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
@@ -82,7 +83,7 @@ pub(crate) async fn pause(
 /// Lets a run go on, maybe with more to spend.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     request_body(content = Option<ResumeBody>),
     responses((status = 200, description = "The run, ready to go on", body = RunView)),
 )]

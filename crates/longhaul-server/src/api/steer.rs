@@ -22,6 +22,7 @@ use crate::once::said_key;
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
 use crate::reply::{List, json, ok};
+use crate::spelled::{RunWord, SteerWord};
 
 /// A message to be sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -71,8 +72,8 @@ pub(crate) struct Receipt {
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once"),
+        ("id" = inline(RunWord), Path, description = "The run's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
     ),
     request_body = SteerBody,
     responses((status = 202, description = "It is on disk and waits to be read", body = Receipt)),
@@ -145,7 +146,7 @@ impl axum::extract::FromRequestParts<App> for SteerTo {
 /// Lists the messages of a run, and what became of each.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "list_steers",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
     responses((status = 200, description = "All messages, in order of arrival", body = List<SteerView>)),
 )]
 pub(crate) async fn list(
@@ -161,8 +162,8 @@ pub(crate) async fn list(
 #[utoipa::path(
     patch, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "change_steer",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("steer" = String, Path, description = "The message's id"),
+        ("id" = inline(RunWord), Path, description = "The run's id"),
+        ("steer" = inline(SteerWord), Path, description = "The message's id"),
     ),
     request_body = SteerChange,
     responses((status = 200, description = "The message as it stands now", body = SteerView)),
@@ -188,8 +189,8 @@ pub(crate) async fn change(
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "withdraw_steer",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("steer" = String, Path, description = "The message's id"),
+        ("id" = inline(RunWord), Path, description = "The run's id"),
+        ("steer" = inline(SteerWord), Path, description = "The message's id"),
     ),
     responses((status = 200, description = "The message, withdrawn", body = SteerView)),
 )]
