@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the scripts share: stages that are timed and named, and where Cargo builds.
-# It is sourced, never run.
+# What the scripts share: stages that are timed and named, where Cargo builds, and
+# where the judges live. It is sourced, never run.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,11 +9,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # clone warm. Incremental files would only fill that cache.
 if [[ -n "${CI:-}" ]]; then
   cache="${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}"
-  if [[ -z "${CARGO_TARGET_DIR:-}" && -d "$cache" ]]; then
-    export CARGO_TARGET_DIR="$cache/longhaul/target"
+  if [[ -d "$cache" ]]; then
+    export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$cache/longhaul/target}"
+    export LONGHAUL_JUDGES="${LONGHAUL_JUDGES:-$cache/longhaul/judges}"
   fi
   export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
 fi
+# The tests that run the judges look here too.
+export LONGHAUL_JUDGES="${LONGHAUL_JUDGES:-$PWD/target/judges}"
 
 stages_done=()
 

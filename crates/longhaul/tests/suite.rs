@@ -14,6 +14,7 @@ mod suite {
     mod docs;
     mod exit_codes;
     mod front;
+    mod judges;
     mod look_cli;
     mod people_cli;
     mod project;
