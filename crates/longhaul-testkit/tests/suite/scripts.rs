@@ -134,3 +134,21 @@ fn ci_builds_under_the_cache_and_a_person_does_not() {
     assert_eq!(target("", cache.path()), "here");
     assert_eq!(target("true", Path::new("/nonexistent")), "here");
 }
+
+#[test]
+fn the_judges_live_in_the_cache_of_ci_or_beside_what_is_built() {
+    let cache = TempDir::new().expect("a folder");
+    let judges = |ci: &str, said: &str| {
+        let mut command = bash("source scripts/lib.sh; echo \"${LONGHAUL_JUDGES#\"$PWD/\"}\"");
+        command
+            .env("LONGHAUL_JUDGES", said)
+            .env("CI", ci)
+            .env("XDG_CACHE_HOME", cache.path());
+        let output = command.output().expect("bash starts");
+        self::said(&output).trim().to_owned()
+    };
+    let cached = cache.path().join("longhaul/judges").display().to_string();
+    assert_eq!(judges("true", ""), cached);
+    assert_eq!(judges("", ""), "target/judges");
+    assert_eq!(judges("true", "/elsewhere"), "/elsewhere");
+}
