@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn a_request_of_another_site_is_told_from_our_own() {
-        let cases: [(&str, &[(&str, &str)], bool); 10] = [
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], bool);
+        let cases: [Case<'_>; 10] = [
             ("GET", &[], false),
             ("POST", &[("origin", "http://localhost:4180")], false),
             ("POST", &[("origin", "https://LOCALHOST:4180")], false),
