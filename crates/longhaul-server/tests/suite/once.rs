@@ -192,14 +192,13 @@ async fn a_caller_who_goes_away_in_the_middle_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn messages_answers_and_links_count_once_too() {
+async fn messages_and_answers_count_once_too() {
     let server = asking().at_work().await;
     let (run, gate) = server.at_gate().await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     let yes = json!({ "decision": "approve", "digest": gate["digest"] });
     for (place, asked) in [
         post(format!("/v1/runs/{run}/steer"), &json!({ "text": "left" })),
-        post(format!("{path}/links"), &json!({ "recipient": "anna" })),
         post(format!("{path}/answer"), &yes),
     ]
     .into_iter()
@@ -220,4 +219,26 @@ async fn messages_answers_and_links_count_once_too() {
     assert_eq!(steers["data"].as_array().unwrap().len(), 1);
     let gate = server.look(&path).await;
     assert_eq!(gate["answers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_is_shown_once_also_under_a_key() {
+    let server = asking().at_work().await;
+    let (_, gate) = server.at_gate().await;
+    let links = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
+    for (place, asked) in [
+        post("/v1/keys", &json!({ "name": "ci", "role": "viewer" })),
+        post(links, &json!({ "recipient": "anna" })),
+        post("/v1/tickets", &json!({})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let asked = asked.once(&format!("s{place}"));
+        server.ask(asked.clone()).await.expect(201);
+        let again = server.ask(asked).await;
+        assert_eq!((again.status, &*again.problem()), (409, "shown_once"));
+    }
+    let keys = server.look("/v1/keys").await;
+    assert_eq!(keys["data"].as_array().unwrap().len(), 1);
 }
