@@ -19,14 +19,14 @@ use tower_service::Service as _;
 
 use crate::app::App;
 use crate::ask::Peer;
-use crate::limits::{HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX, WRITE_WAIT};
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 
 /// Serves one connection until either side has enough.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router: Router) {
     // Small answers should leave at once.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_WAIT));
+    stream.set_write_timeout(Some(app.options().write_wait));
     let service = service_fn(move |request: Request<Incoming>| {
         let mut router = router.clone();
         async move {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router:
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT)
+        .header_read_timeout(app.options().head_wait)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);

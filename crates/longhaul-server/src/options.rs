@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use longhaul_engine::secret::Secret;
+
+use crate::limits::{HEAD_WAIT, WRITE_WAIT};
 
 /// So many requests a second a key may make, unless it is said otherwise.
 pub const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
@@ -23,6 +26,10 @@ pub struct Options {
     pub inboxes: BTreeMap<String, String>,
     /// The machine's own key.
     pub local_key: Secret,
+    /// A head must have come after this time, on a new connection or a kept one.
+    pub head_wait: Duration,
+    /// A client that reads nothing for so long is let go of.
+    pub write_wait: Duration,
     /// Which build this is.
     pub version: String,
 }
@@ -36,6 +43,8 @@ impl Options {
             rate: RATE,
             inboxes: BTreeMap::new(),
             local_key,
+            head_wait: HEAD_WAIT,
+            write_wait: WRITE_WAIT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -2,15 +2,17 @@
 //! that none of them can hold up.
 
 use std::fs;
+use std::time::Duration;
 
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
+use longhaul_server::Options;
 use serde_json::json;
 
 use crate::suite::kit::client::{Ask, Wire, get, post};
 use crate::suite::kit::sse::Ears;
-use crate::suite::kit::{Server, plan};
+use crate::suite::kit::{PATIENCE, Server, plan};
 
 /// So many streams one caller may have.
 const STREAMS_MAX: usize = 2_000;
@@ -97,6 +99,45 @@ async fn a_client_that_never_reads_holds_nobody_up() {
     server.no_longer_accepts().await;
     server.clock().advance(Millis::from_secs(5));
     server.stopped().await;
+}
+
+#[tokio::test]
+async fn whoever_neither_writes_nor_reads_is_let_go_of() {
+    let soon = |options: &mut Options| {
+        options.head_wait = Duration::from_millis(100);
+        options.write_wait = Duration::from_millis(100);
+    };
+    let server = plan([]).options(soon).open().await;
+    fill(&server).await;
+    let host = server.host();
+    let deaf = Ears::open(&server, get("/v1/events/stream?after=0")).await;
+    let mut silent = Wire::to(server.address).await;
+    let mut half = Wire::to(server.address).await;
+    half.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
+    let mut kept = Wire::to(server.address).await;
+    kept.send(&get("/livez").bare().bytes(&host, "")).await;
+    assert_eq!(kept.answer().await.unwrap().status, 200);
+    for wire in [&mut silent, &mut half, &mut kept] {
+        let last = String::from_utf8(wire.read_all().await).unwrap();
+        assert!(
+            last.is_empty() || last.starts_with("HTTP/1.1 408"),
+            "{last}"
+        );
+    }
+    // Letter by letter is no way around it.
+    let mut slow = Wire::to(server.address).await;
+    let dripping = async {
+        while slow.send(b"x").await {
+            if slow.read_soon().await || slow.is_closed() {
+                break;
+            }
+        }
+    };
+    let cut = tokio::time::timeout(PATIENCE, dripping).await;
+    assert!(cut.is_ok(), "it drips for ever");
+    server.until_listeners(0).await;
+    drop(deaf);
+    server.is_well().await;
 }
 
 #[tokio::test]

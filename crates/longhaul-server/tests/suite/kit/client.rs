@@ -208,6 +208,11 @@ impl Wire {
         matches!(read, Ok(Ok(1..)))
     }
 
+    /// Whether the other side has closed.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.try_read_buf(&mut self.came), Ok(0))
+    }
+
     /// Whether anything is there to be read.
     pub(crate) fn has_come(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.came).is_ok()
