@@ -4,7 +4,7 @@
 
 use axum::extract::State;
 use axum::http::header::{LOCATION, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
@@ -24,10 +24,13 @@ const COUNTED_MAX: usize = 1_000;
 /// The page at `/`.
 pub(crate) async fn start(
     State(app): State<App>,
+    method: Method,
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    if let Some(ticket) = query.one("t")? {
+    // Programs look with HEAD whether a link leads somewhere; that is no use of it.
+    let ticket = query.one("t")?.filter(|_| method != Method::HEAD);
+    if let Some(ticket) = ticket {
         return trade(&app, &Secret::shown(ticket), &headers).await;
     }
     // Only what is shown counts here, not where it comes from.
