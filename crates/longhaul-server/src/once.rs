@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use longhaul_core::port::keyring::{Begun, Reply, ReplyKey};
+use longhaul_core::port::keyring::{Begun, Holder, Reply, ReplyKey};
 use longhaul_core::raw::Hash;
 use longhaul_engine::handle::Known;
 
@@ -35,8 +35,10 @@ pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -
     let known = request.extensions().get::<Known>().cloned();
     match (said_key(request.headers()), known) {
         (Ok(Some(key)), Some(known)) => {
-            let principal = known.principal.name;
-            let of = ReplyKey { principal, key };
+            let of = ReplyKey {
+                principal: owner(&known),
+                key,
+            };
             begin(app, of, request, next)
                 .await
                 .unwrap_or_else(axum::response::IntoResponse::into_response)
@@ -44,6 +46,25 @@ pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -
         (Ok(_), _) => next.run(request).await,
         (Err(problem), _) => problem.into_response(),
     }
+}
+
+/// Whose a key is: another key of the same name is another caller.
+fn owner(known: &Known) -> String {
+    let name = &known.principal.name;
+    match &known.holder {
+        Holder::Local => name.clone(),
+        Holder::Key(hash) => format!("{name} {hash}"),
+    }
+}
+
+/// The key under which a task counts once for this caller, and for no other.
+/// The machine's own stays as it is said: the command line uses it without a
+/// server as well.
+pub(crate) fn own_key(known: &Known, said: Option<String>) -> Option<String> {
+    said.map(|key| match &known.holder {
+        Holder::Local => key,
+        Holder::Key(hash) => format!("{hash} {key}"),
+    })
 }
 
 /// The key that a request names.

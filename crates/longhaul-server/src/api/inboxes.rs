@@ -23,6 +23,7 @@ use crate::api::task::{moment, named, submit};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Operator;
+use crate::once::own_key;
 use crate::params::Name;
 use crate::problem::Problem;
 use crate::reply::made;
@@ -85,7 +86,7 @@ impl TaskBody {
             start: self.start_at.map_or(Start::Now, Start::At),
             submitter: Some(caller.principal.name.clone()),
             metadata: self.metadata.as_ref().map(RawJson::of),
-            idempotency_key: self.idempotency_key,
+            idempotency_key: own_key(caller, self.idempotency_key),
             ..Task::new(agent, &self.payload)
         })
     }

@@ -14,7 +14,7 @@ use crate::api::task::{NewRun, named, submit};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::once::said_key;
+use crate::once::{own_key, said_key};
 use crate::params::Query;
 use crate::problem::Problem;
 use crate::reply::{List, cut, made, ok};
@@ -41,7 +41,7 @@ pub(crate) async fn create(
     Json(body): Json<NewRun>,
 ) -> Result<Response, Problem> {
     let mut task = body.read(&caller)?;
-    task.idempotency_key = said_key(&headers)?;
+    task.idempotency_key = own_key(&caller, said_key(&headers)?);
     let run = submit(&app, &caller, task).await?;
     let view = app.longhaul().show(run).await?;
     made(&format!("/v1/runs/{run}"), &view)

@@ -31,9 +31,10 @@ fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
     // Our pages say `Referrer-Policy: no-referrer`, and a browser then hides the
     // origin of their forms; it still says that they are ours, which no page can.
     let own_form = word(&FETCH_SITE) == Some("same-origin");
+    let ours = |origin: &str| is_same(origin, host) || (own_form && origin == "null");
     let stranger = origin
         .map(|origin| origin.to_str().unwrap_or("?"))
-        .any(|origin| !is_same(origin, host) && !(own_form && origin == "null"));
+        .any(|origin| !ours(origin));
     if stranger {
         return true;
     }

@@ -52,7 +52,9 @@ async fn no_secret_is_ever_written_down() {
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(log.clone())
         .finish();
-    let _listening = tracing::subscriber::set_default(subscriber);
+    // For the whole process: what a thread hears alone may be missed, because
+    // whether a line is wanted at all is remembered for all threads.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
     let server = asking().at_work().await;
     let (_, gate) = server.at_gate().await;
     let key = server.make_key("eve", Role::Viewer).await;

@@ -3,7 +3,7 @@
 use longhaul_core::access::Role;
 use serde_json::{Value, json};
 
-use crate::suite::kit::client::{Ask, Wire, get, post};
+use crate::suite::kit::client::{Ask, Wire, ask, get, post};
 use crate::suite::kit::ring::Spot;
 use crate::suite::kit::{Server, asking, plan, task};
 
@@ -61,6 +61,27 @@ async fn each_caller_has_keys_of_their_own() {
         first["id"]
     );
     assert_eq!(count(&server).await, 3);
+}
+
+#[tokio::test]
+async fn another_key_of_the_same_name_is_another_caller() {
+    let server = plan([]).open().await;
+    let mail = json!({ "agent": "tester", "payload": 1, "idempotency_key": "k2" });
+    let mut before: Vec<Value> = Vec::new();
+    for _ in 0..2 {
+        let key = server.make_key("eve", Role::Operator).await;
+        for asked in [
+            post("/v1/runs", &task()).once("k1"),
+            post("/v1/inboxes/mail/tasks", &mail),
+        ] {
+            let made = server.ask(asked.clone().shows(&key)).await.expect(201);
+            assert!(!before.contains(&made["id"]), "{asked:?}");
+            let again = server.ask(asked.shows(&key)).await.expect(201);
+            assert_eq!(again["id"], made["id"]);
+            before.push(made["id"].clone());
+        }
+        server.ask(ask("DELETE", "/v1/keys/eve")).await.expect(200);
+    }
 }
 
 #[tokio::test]

@@ -34,6 +34,9 @@ async fn a_ticket_is_traded_once_for_a_session() {
     let server = plan([]).open().await;
     let key = server.make_key("eve", Role::Viewer).await;
     let path = ticket(&server, &key).await;
+    // Whoever only looks whether the link leads somewhere does not use it up.
+    let looked = server.ask(ask("HEAD", &path).bare()).await;
+    assert_eq!((looked.status, looked.header("set-cookie")), (401, None));
     let answer = trade(&server, &path).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = answer.header("set-cookie").unwrap();
