@@ -306,7 +306,8 @@ async fn no_other_site_speaks_for_its_visitors() {
     let server = plan([]).open().await;
     let host = server.host();
     let own = format!("http://{host}");
-    let cases: [(&[(&str, &str)], u16, u16); 10] = [
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Headers<'_>, u16, u16); 10] = [
         (&[], 200, 201),
         (&[("origin", &own)], 200, 201),
         (&[("origin", "http://evil.example")], 403, 403),

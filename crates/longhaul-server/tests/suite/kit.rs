@@ -327,11 +327,11 @@ impl Server {
             loop {
                 let row = self.longhaul.row(id).await.unwrap();
                 let list = self.look(format!("/v1/gates?status=open&run={run}")).await;
-                match list["data"][0].clone() {
-                    Value::Null => assert!(!row.status.is_terminal(), "it has ended"),
-                    gate if row.worker.is_none() => return gate,
-                    _ => {}
+                let gate = list["data"][0].clone();
+                if !gate.is_null() && row.worker.is_none() {
+                    return gate;
                 }
+                assert!(!row.status.is_terminal(), "it has ended");
                 watching.next().await.unwrap();
             }
         };

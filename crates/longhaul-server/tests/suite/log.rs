@@ -45,16 +45,21 @@ fn after(url: &str, word: &str) -> String {
     url.split_once(word).unwrap().1.to_owned()
 }
 
-#[tokio::test]
-async fn no_secret_is_ever_written_down() {
+/// A log of the whole process: what a thread hears alone may be missed, because
+/// whether a line is wanted at all is remembered for all threads.
+fn listen() -> Log {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(log.clone())
         .finish();
-    // For the whole process: what a thread hears alone may be missed, because
-    // whether a line is wanted at all is remembered for all threads.
     tracing::subscriber::set_global_default(subscriber).unwrap();
+    log
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_written_down() {
+    let log = listen();
     let server = asking().at_work().await;
     let (_, gate) = server.at_gate().await;
     let key = server.make_key("eve", Role::Viewer).await;

@@ -179,7 +179,7 @@ async fn a_name_that_nobody_knows_comes_with_the_one_that_was_meant() {
 #[tokio::test]
 async fn what_comes_too_late_or_twice_is_409_or_410() {
     let server = asking().at_standing_clock().at_work().await;
-    let (run, gate) = server.at_gate().await;
+    let (_, gate) = server.at_gate().await;
     let id = gate["id"].as_str().unwrap();
     let answer = format!("/v1/gates/{id}/answer");
     let says = |decision: &str, digest: &Value| json!({ "decision": decision, "digest": digest });
@@ -221,6 +221,15 @@ async fn what_comes_too_late_or_twice_is_409_or_410() {
     )
     .await;
     assert!(late["detail"].as_str().unwrap().contains("local"), "{late}");
+}
+
+#[tokio::test]
+async fn what_has_ended_is_409_or_410() {
+    let server = asking().at_standing_clock().at_work().await;
+    let (run, gate) = server.at_gate().await;
+    let no = json!({ "decision": "reject" });
+    let answer = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
+    server.ask(post(&answer, &no)).await.expect(200);
     server.ended(&run).await;
     for path in ["cancel", "pause", "resume"] {
         check(
@@ -242,7 +251,7 @@ async fn what_comes_too_late_or_twice_is_409_or_410() {
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     check(
         &server,
-        post(format!("{path}/answer"), &says("reject", &Value::Null)),
+        post(format!("{path}/answer"), &no),
         410,
         "gate_expired",
     )
@@ -329,7 +338,8 @@ async fn what_breaks_inside_is_500_and_nothing_else_breaks() {
 #[tokio::test]
 async fn a_store_that_fails_is_told_by_what_helps() {
     let server = plan([]).open().await;
-    let cases: [(fn() -> StoreError, u16, &str); 3] = [
+    type Why = fn() -> StoreError;
+    let cases: [(Why, u16, &str); 3] = [
         (|| StoreError::Busy { at: "here".into() }, 503, "busy"),
         (|| StoreError::Full { at: "here".into() }, 507, "disk_full"),
         (
