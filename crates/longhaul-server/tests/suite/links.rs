@@ -100,7 +100,7 @@ async fn a_link_shows_what_is_asked_and_decides_nothing_by_it() {
 #[tokio::test]
 async fn only_the_pages_own_form_decides() {
     let server = asking().at_work().await;
-    let (run, gate) = server.at_gate().await;
+    let (_, gate) = server.at_gate().await;
     let path = link(&server, &gate, "anna").await;
     let other = link(&server, &gate, "bert").await;
     let (own, others) = (
@@ -144,6 +144,17 @@ async fn only_the_pages_own_form_decides() {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     assert_eq!(answers(&server, &gate).await, json!([]));
+}
+
+#[tokio::test]
+async fn whoever_was_first_decides_and_others_are_told() {
+    let server = asking().at_work().await;
+    let (run, gate) = server.at_gate().await;
+    let path = link(&server, &gate, "anna").await;
+    let other = link(&server, &gate, "bert").await;
+    let own = nonce(&show(&server, &path).await);
+    let others = nonce(&show(&server, &other).await);
+    let yes = format!("nonce={own}&decision=approve");
     // As a browser sends it from a page that hides its address.
     let asked = form(&path, &format!("{yes}&note=go+on"))
         .with("origin", "null")

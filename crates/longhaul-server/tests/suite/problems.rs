@@ -139,18 +139,28 @@ async fn what_makes_no_sense_is_422() {
             key(json!({ "name": "a", "role": "viewer", "expires_in_ms": 0 })),
             "invalid",
         ),
-        (get("/v1/runs?limit=0"), "invalid"),
-        (get("/v1/runs?limit=101"), "invalid"),
-        (get("/v1/runs?brief=yes"), "invalid"),
-        (get("/v1/runs?status=done"), "invalid"),
-        (get("/v1/runs?after=x"), "invalid"),
-        (get("/v1/runs?limit=1&limit=2"), "invalid"),
-        (get("/v1/gates?status=shut"), "invalid"),
-        (get("/v1/lanes?limit=1001"), "invalid"),
-        (get(format!("/v1/runs/{run}/events?after=-1")), "invalid"),
-        (get("/v1/events/stream?filter=a;b"), "invalid"),
     ] {
         check(&server, asked, 422, code).await;
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_makes_no_sense_is_422() {
+    let server = plan([]).open().await;
+    let run = server.submit().await;
+    for asked in [
+        get("/v1/runs?limit=0"),
+        get("/v1/runs?limit=101"),
+        get("/v1/runs?brief=yes"),
+        get("/v1/runs?status=done"),
+        get("/v1/runs?after=x"),
+        get("/v1/runs?limit=1&limit=2"),
+        get("/v1/gates?status=shut"),
+        get("/v1/lanes?limit=1001"),
+        get(format!("/v1/runs/{run}/events?after=-1")),
+        get("/v1/events/stream?filter=a;b"),
+    ] {
+        check(&server, asked, 422, "invalid").await;
     }
 }
 
