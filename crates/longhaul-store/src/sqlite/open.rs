@@ -105,14 +105,7 @@ fn open_to_write(
         at: Arc::clone(at),
         conn,
         lock,
-        apart: Some((
-            readers,
-            Post {
-                conn: lookout,
-                file: path.to_owned(),
-                fatal: options.fatal.clone(),
-            },
-        )),
+        apart: Some((readers, Post::new(lookout, path, options.fatal.clone()))),
     };
     start(ground, options)
 }
@@ -128,11 +121,7 @@ fn open_to_look(
     let found = schema::found(&reader()?, at)?;
     let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
     let (bell, _) = watch::channel(0);
-    let post = Post {
-        conn: reader()?,
-        file: path.to_owned(),
-        fatal: None,
-    };
+    let post = Post::new(reader()?, path, None);
     Ok(SqliteStore {
         reads: Reads::Apart(Readers::start(readers, at, &options.clock)?),
         changes: Changes::new(Arc::clone(at), bell, Some(post)),

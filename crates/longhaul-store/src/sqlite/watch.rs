@@ -36,11 +36,25 @@ pub(crate) struct Changes {
 /// What a lookout looks at.
 pub(crate) struct Post {
     /// A connection of its own.
-    pub(crate) conn: Connection,
+    conn: Connection,
     /// The file, which must stay where it is.
-    pub(crate) file: PathBuf,
+    file: PathBuf,
+    /// Which file that was when it was opened: a lookout begins later.
+    place: Option<(u64, u64)>,
     /// Called when it is gone: what is written from then on nobody would find.
-    pub(crate) fatal: Option<Fatal>,
+    fatal: Option<Fatal>,
+}
+
+impl Post {
+    /// A post over this connection to this file.
+    pub(crate) fn new(conn: Connection, file: &Path, fatal: Option<Fatal>) -> Self {
+        Self {
+            conn,
+            place: place(file),
+            file: file.to_owned(),
+            fatal,
+        }
+    }
 }
 
 /// Who looks for commits of other processes.
@@ -96,7 +110,7 @@ fn look_out(post: Post, bell: watch::Sender<u64>) -> Lookout {
     let (line, cut) = channel::<()>();
     // What was committed before the thread begins was heard by nobody yet.
     let mut seen = version(&post.conn);
-    let mine = place(&post.file);
+    let mine = post.place;
     let thread = thread::Builder::new()
         .name("store-lookout".to_owned())
         .spawn(move || {
