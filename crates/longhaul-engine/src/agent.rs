@@ -231,7 +231,12 @@ impl Roster {
 
     /// The known name that is most like this one, if any is.
     pub fn like(&self, name: &str) -> Option<&str> {
-        let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+        let likeness = |known: &&str| {
+            // One slip of the fingers is enough to make a short name look strange.
+            let slip = known.len() >= 3 && strsim::osa_distance(known, name) == 1;
+            let slip = if slip { ONE_SLIP } else { 0.0 };
+            strsim::jaro_winkler(known, name).max(slip)
+        };
         self.0
             .keys()
             .map(AgentName::as_str)
@@ -242,6 +247,9 @@ impl Roster {
 
 /// How like a known name must be, from 0 to 1, to be the one that was meant.
 const LIKENESS_MIN: f64 = 0.8;
+
+/// How like a name is that differs by one letter, or by two that changed places.
+const ONE_SLIP: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,10 @@
 //! Never: an error without a way on where there is one.
 
 use std::fmt;
+use std::path::Path;
 
 use longhaul::assemble::AssembleError;
+use longhaul::local_key::LocalKeyError;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::gate_view::GateView;
@@ -157,6 +159,17 @@ pub(crate) fn about_key(name: &str) -> impl Fn(No) -> anyhow::Error {
     move |error| no(&error).about("NAME", name).into()
 }
 
+/// The same, said of this agent.
+pub(crate) fn about_agent(name: &str) -> impl Fn(No) -> anyhow::Error {
+    move |error| no(&error).about("AGENT", name).into()
+}
+
+/// Why the machine's own key is none.
+pub(crate) fn local_key(error: &LocalKeyError, at: &Path) -> Failure {
+    let command = format!("rm {}", at.display());
+    Failure::usage(with_causes(error)).hint("make a new one with the next server", command)
+}
+
 fn no(error: &No) -> Failure {
     match error {
         No::Store(error) => store(error),
@@ -180,7 +193,11 @@ fn refused(problem: &Problem) -> Failure {
         }
         "no_key" => failure.hint("all keys", "longhaul keys ls"),
         "key_taken" => failure.hint("end that one first", "longhaul keys revoke NAME"),
-        "template" => failure.hint("look at the agent", "longhaul agents check"),
+        "template" => failure.hint("look at the agent", "longhaul agents check AGENT"),
+        "no_model" => failure
+            .hint("see what is set", "longhaul config show --origin")
+            .hint("or try the scripted demo", "longhaul demo"),
+        "idempotency_key_reused" => failure.hint("take another key", "--idempotency-key OTHER"),
         "run_ended" => failure.hint("see how", "longhaul show RUN"),
         "already_answered" | "gate_expired" | "voted_before" => {
             failure.hint("see who and when", "longhaul gates show GATE")
@@ -205,6 +222,9 @@ fn refused(problem: &Problem) -> Failure {
         | "timeout"
         | "rate_limited"
         | "idempotency_running" => failure.exit(Exit::Busy),
+        // The sentence says it all; a server's hint is for whoever writes requests.
+        "too_long" | "empty" | "bad_task" | "steer_settled" | "no_steer" | "out_of_place"
+        | "no_such_call" => failure,
         _ => match &problem.hint {
             Some(hint) if !hint.is_empty() => failure.hint(hint, ""),
             Some(_) | None => failure,

@@ -97,14 +97,16 @@ impl<'a> Follower<'a> {
     /// Follows until it is over.
     pub(crate) async fn follow(&mut self) -> anyhow::Result<Over> {
         loop {
-            if self.asked {
-                if self.manner.leave_at_person && self.still_waits().await? {
+            // An old wait in the middle of a journal asks nobody any more, in
+            // however many parts the journal comes.
+            if self.asked && self.still_waits().await? {
+                if self.manner.leave_at_person {
                     return Ok(Over::Person);
                 }
                 if !self.manner.silent && !self.manner.as_json {
                     self.person.show(self.desk, self.run).await?;
                 }
-                if !self.person.is_there() && self.still_waits().await? {
+                if !self.person.is_there() {
                     self.say_who_is_needed().await?;
                 }
             }
@@ -169,7 +171,6 @@ impl<'a> Follower<'a> {
             view.status,
             Status::Waiting | Status::Blocked | Status::Paused
         );
-        // An old wait in the middle of a journal is none.
         Ok(rests && is_all(self.desk, self.run, self.last).await?)
     }
 }
