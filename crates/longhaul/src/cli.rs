@@ -168,7 +168,7 @@ impl Cli {
         match done {
             Ok(exit) => exit.into(),
             Err(error) => {
-                say::error(&error);
+                log::failed(&error);
                 let failure = error.downcast_ref::<Failure>();
                 failure.map_or(Exit::Usage, |failure| failure.exit).into()
             }

@@ -29,8 +29,8 @@ impl Dev {
         let manner = Manner {
             command: "dev",
             reloads: true,
+            env_file: true,
         };
-        let here = here::with_env_file(here::surroundings()?)?;
-        Serving::open(&self.serving, &here, manner)?.run()
+        Serving::open(&self.serving, here::surroundings()?, manner)?.run()
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use longhaul_core::time::{Clock as _, Timestamp};
@@ -17,8 +18,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::plain;
 use crate::cli::teller::clock;
+use crate::cli::{plain, say};
 
 /// Shorter words are too common to be taken out.
 const SECRET_LETTERS_MIN: usize = 8;
@@ -51,8 +52,23 @@ pub(crate) fn warnings() {
         .init();
 }
 
+/// Whether stderr is a log for programs, where a line for people is out of place.
+static IS_FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// What went wrong, as whoever reads stderr expects it.
+pub(crate) fn failed(error: &anyhow::Error) {
+    match IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
+        true => {
+            let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+            tracing::error!("{}", causes.join(": "));
+        }
+        false => say::error(error),
+    }
+}
+
 /// Lines about everything that happens, without these secrets.
 pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
+    IS_FOR_PROGRAMS.store(style == Style::Json, Ordering::Relaxed);
     let lines = Lines {
         style,
         mask: Mask::new(secrets),
@@ -74,6 +90,15 @@ impl Mask {
         // The longest first: a secret may hold another.
         secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         Self(secrets)
+    }
+
+    fn clean_all(&self, fields: &mut Fields) {
+        fields.message = self.clean(&fields.message);
+        for (_, value) in fields.others.iter_mut() {
+            if let Value::String(text) = value {
+                *text = self.clean(text);
+            }
+        }
     }
 
     fn clean(&self, line: &str) -> String {
@@ -127,11 +152,13 @@ where
     ) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
+        // Before it is written: in JSON a secret may look different.
+        self.mask.clean_all(&mut fields);
         let line = match self.style {
             Style::Human => human(SystemClock.now(), event.metadata().level(), &fields),
             Style::Json => json(SystemClock.now(), event.metadata().level(), fields),
         };
-        writeln!(writer, "{}", self.mask.clean(&line))
+        writeln!(writer, "{line}")
     }
 }
 

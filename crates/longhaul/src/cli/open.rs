@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use longhaul::assemble::{AssembleError, House, Opening, open, store_file};
+use longhaul::config::surroundings::Surroundings;
 use longhaul_core::port::store::StoreError;
 use longhaul_store::Role;
 use longhaul_store::options::Fatal;
 
 use crate::cli::fail::{self, Failure};
-use crate::cli::{here, say};
+use crate::cli::{here, log, say};
 
 /// A store in this process's hands, or in another's.
 #[derive(Debug)]
@@ -77,9 +78,8 @@ pub(crate) fn drive() -> anyhow::Result<House> {
 }
 
 /// Drives the store if nobody does, else stands beside who does.
-pub(crate) fn drive_if_free() -> anyhow::Result<Opened> {
-    let here = here::surroundings()?;
-    let config = here::config(&here)?;
+pub(crate) fn drive_if_free(here: &Surroundings) -> anyhow::Result<Opened> {
+    let config = here::config(here)?;
     match open(config.clone(), opening(Role::Driver)) {
         Ok(house) => Ok(Opened::Driving(house)),
         Err(AssembleError::Store(StoreError::Driven { holder, .. })) => {
@@ -103,8 +103,8 @@ fn opening(role: Role) -> Opening {
 /// reads what is really there.
 pub(crate) fn fatal() -> Fatal {
     Arc::new(|why: &str| {
-        say::talk(&format!(
-            "error: the store failed, and nothing is known until it is read again: {why}"
+        log::failed(&anyhow::anyhow!(
+            "the store failed, and nothing is known until it is read again: {why}"
         ));
         // Safe to try again: whatever was acknowledged stands.
         std::process::exit(5);

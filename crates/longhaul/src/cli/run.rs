@@ -19,7 +19,7 @@ use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::submit::prepare;
 use crate::cli::task_args::TaskArgs;
-use crate::cli::{runtime, say};
+use crate::cli::{here, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul run writer \"Summarise README.md in five lines\"
@@ -102,11 +102,12 @@ impl Run {
         let timeout = self.follow.timeout()?;
         // What can't be done is said before anything is made on disk.
         let server = server()?;
-        let task = prepare(&self.task, server.as_ref())?;
+        let here = here::with_env_file(here::surroundings()?)?;
+        let task = prepare(&self.task, server.as_ref(), &here)?;
         let manner = self.follow.manner();
         let opened = match &server {
             Some(_) => None,
-            None => Some(drive_if_free()?),
+            None => Some(drive_if_free(&here)?),
         };
         let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
         let desk: Box<dyn Desk> = match (server, looked) {
@@ -115,7 +116,8 @@ impl Run {
         };
         runtime::driving()?.block_on(async {
             let interrupts = Interrupts::listen()?;
-            let run = desk.submit(task).await.map_err(fail::engine)?;
+            let taken = desk.submit(task).await;
+            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }

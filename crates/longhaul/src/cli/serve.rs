@@ -30,7 +30,8 @@ impl Serve {
         let manner = Manner {
             command: "serve",
             reloads: false,
+            env_file: false,
         };
-        Serving::open(&self.serving, &here::surroundings()?, manner)?.run()
+        Serving::open(&self.serving, here::surroundings()?, manner)?.run()
     }
 }

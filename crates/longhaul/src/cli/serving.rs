@@ -14,9 +14,10 @@ use clap::Args;
 use longhaul::assemble::{House, Opening, open, store_file, worker_options};
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
-use longhaul::local_key;
 use longhaul::marker::{Marker, Standing};
+use longhaul::{local_key, marker};
 use longhaul_core::port::keyring::Holder;
+use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
@@ -33,7 +34,7 @@ use crate::cli::log::{self, Style};
 use crate::cli::open::fatal;
 use crate::cli::serving::banner::banner;
 use crate::cli::serving::lifecycle::Lifecycle;
-use crate::cli::serving::reload::Reload;
+use crate::cli::serving::reload::{Reload, Seen};
 use crate::cli::{here, runtime};
 
 /// How a server is started.
@@ -55,19 +56,25 @@ pub(crate) struct ServingArgs {
 pub(crate) struct Manner {
     pub(crate) command: &'static str,
     pub(crate) reloads: bool,
+    /// Variables of the project's `.env` count as well.
+    pub(crate) env_file: bool,
 }
 
 /// A server about to run.
 #[derive(Debug)]
 pub(crate) struct Serving {
+    // It goes before the store is let go of: whoever takes that leaves another.
+    _marker: Standing,
     house: House,
     listener: TcpListener,
     address: SocketAddr,
     local_key: Secret,
+    /// How the agents' files stood before they were read.
+    agents: Seen,
     manner: Manner,
     until_eof: bool,
-    style: Style,
-    _marker: Standing,
+    /// Somebody at a terminal reads along.
+    is_seen: bool,
 }
 
 impl Serving {
@@ -75,27 +82,24 @@ impl Serving {
     /// have one has changed nothing.
     pub(crate) fn open(
         args: &ServingArgs,
-        here: &Surroundings,
+        here: Surroundings,
         manner: Manner,
     ) -> anyhow::Result<Self> {
-        let style = args.log.unwrap_or_else(Style::by_terminal);
-        let config = here::config(here)?;
-        log::everything(style, secrets(&config, here));
+        let config = settings(args, here, manner)?;
         more_files();
-        let (listener, address) = listen(&config, args.listen.as_deref())?;
+        let (listener, address) = listen(&config, args.listen.as_deref(), manner)?;
         let url = url(address);
         let opening = Opening {
             role: Role::Driver,
             holder: format!("longhaul {} at {url}", manner.command),
             fatal: Some(fatal()),
         };
+        let agents = Seen::now(&config);
         let house = open(config, opening).map_err(fail::assemble)?;
         let fresh = house.longhaul.secret(KEY_PREFIX).map_err(fail::engine)?;
         let at = local_key::path(&house.config);
-        let local_key = local_key::read_or_make(&at, &fresh).map_err(|error| {
-            let failure = Failure::usage(error.to_string());
-            failure.hint("make a new one", format!("rm {}", at.display()))
-        })?;
+        let local_key =
+            local_key::read_or_make(&at, &fresh).map_err(|error| fail::local_key(&error, &at))?;
         let store = store_file(&house.config).map_err(fail::assemble)?;
         let pid = std::process::id();
         let marker = Standing::leave(Marker { url, pid, store })
@@ -105,9 +109,10 @@ impl Serving {
             listener,
             address,
             local_key,
+            agents,
             manner,
             until_eof: args.until_eof,
-            style,
+            is_seen: Style::by_terminal() == Style::Human && args.log != Some(Style::Json),
             _marker: marker,
         })
     }
@@ -186,7 +191,7 @@ impl Serving {
 
     async fn reload(&self) {
         match self.manner.reloads {
-            true => Reload::new(&self.house).run().await,
+            true => Reload::new(&self.house, self.agents.clone()).run().await,
             false => std::future::pending().await,
         }
     }
@@ -194,7 +199,8 @@ impl Serving {
     /// Says where it is, and what to know about that.
     async fn greet(&self) -> anyhow::Result<()> {
         let url = url(self.address);
-        if self.style == Style::Human {
+        // The link in it opens the pages, so it is for eyes and not for a file.
+        if self.is_seen {
             let ticket = self.house.longhaul.give_ticket(Holder::Local).await;
             let ticket = ticket.map_err(fail::engine)?;
             banner(&self.house, &url, &ticket);
@@ -257,7 +263,38 @@ fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
     found.collect()
 }
 
-fn listen(config: &Config, said: Option<&str>) -> anyhow::Result<(TcpListener, SocketAddr)> {
+/// What is set, and a log from here on.
+fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::Result<Config> {
+    let style = args.log.unwrap_or_else(Style::by_terminal);
+    let read = || {
+        let here = match manner.env_file {
+            true => here::with_env_file(here)?,
+            false => here,
+        };
+        let config = here::quiet_config(&here)?;
+        let secrets = secrets(&config, &here);
+        anyhow::Ok((config, secrets))
+    };
+    match read() {
+        Ok((config, secrets)) => {
+            log::everything(style, secrets);
+            for note in &config.notes {
+                tracing::warn!("{note}");
+            }
+            Ok(config)
+        }
+        Err(error) => {
+            log::everything(style, Vec::new());
+            Err(error)
+        }
+    }
+}
+
+fn listen(
+    config: &Config,
+    said: Option<&str>,
+    manner: Manner,
+) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let at = said.or_else(|| config.text("server.listen"));
     let at = at.unwrap_or_default();
     let bound = TcpListener::bind(at).and_then(|listener| {
@@ -265,13 +302,29 @@ fn listen(config: &Config, said: Option<&str>) -> anyhow::Result<(TcpListener, S
         Ok((listener, address))
     });
     bound.map_err(|error| {
-        let busy = error.kind() == std::io::ErrorKind::AddrInUse;
-        let failure = Failure::usage(format!("nothing can listen at {at}: {error}"))
-            .hint("take any free port", "longhaul serve --listen 127.0.0.1:0");
-        match busy {
-            true => failure.exit(Exit::Busy).into(),
+        let command = manner.command;
+        let failure = Failure::usage(format!("nothing can listen at {at}: {error}")).hint(
+            "take any free port",
+            format!("longhaul {command} --listen 127.0.0.1:0"),
+        );
+        match error.kind() == std::io::ErrorKind::AddrInUse {
+            true => first_one(config).unwrap_or(failure).exit(Exit::Busy).into(),
             false => failure.into(),
         }
+    })
+}
+
+/// Whoever starts a second server of one store needs no other port: the first
+/// one is what is in the way.
+fn first_one(config: &Config) -> Option<Failure> {
+    let store = store_file(config).ok()?;
+    let Marker { url, pid, .. } = marker::read(&store)?;
+    let holds = longhaul_store::is_taken(&store).unwrap_or(false);
+    holds.then(|| {
+        fail::store(&StoreError::Driven {
+            at: store.display().to_string(),
+            holder: format!("pid {pid}, a server at {url}"),
+        })
     })
 }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use longhaul::agents::load::AgentError;
 use longhaul::assemble::{agents, models, toolbox};
+use longhaul::config::surroundings::Surroundings;
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
@@ -16,6 +18,7 @@ use longhaul_engine::clock::SystemClock;
 use crate::cli::desk::find::{Server, beside, server};
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
+use crate::cli::no::Problem;
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{here, runtime, say};
 
@@ -40,10 +43,17 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let server = server()?;
-        let task = prepare(&self.task, server.as_ref())?;
+        let here = here::surroundings()?;
+        let here = match server {
+            // Only the server knows whether it has read `.env`, and looks for itself.
+            Some(_) => here::with_env_file(here.clone()).unwrap_or(here),
+            None => here,
+        };
+        let task = prepare(&self.task, server.as_ref(), &here)?;
         let desk = beside(server)?;
         runtime::small()?.block_on(async {
-            let run = desk.submit(task).await.map_err(fail::engine)?;
+            let taken = desk.submit(task).await;
+            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
             if self.json {
                 let view = desk.show(run).await.map_err(fail::engine)?;
                 say::data(&serde_json::to_string(&view)?)?;
@@ -59,26 +69,36 @@ impl Submit {
 /// The task that was typed, after a look whether it can be done at all: nothing
 /// is made on disk for a name that nobody has. A server that somebody named has
 /// agents and models of its own, and looks for itself.
-pub(crate) fn prepare(args: &TaskArgs, server: Option<&Server>) -> anyhow::Result<Task> {
+pub(crate) fn prepare(
+    args: &TaskArgs,
+    server: Option<&Server>,
+    here: &Surroundings,
+) -> anyhow::Result<Task> {
     if server.is_some_and(|server| server.is_named) {
         return args.task();
     }
-    let config = here::quiet_config(&here::surroundings()?)?;
+    let config = here::quiet_config(here)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
     let loaded = agents(&config, &tools, Path::new("agents"));
-    let found = loaded
-        .find(args.agent())
-        .map_err(|error| Failure::usage(error.to_string()).hint("all agents", "longhaul agents"))?;
+    let found = loaded.find(args.agent()).map_err(|error| match error {
+        // As the engine says it, here or behind a server.
+        AgentError::Unknown(_) => fail::engine(longhaul_engine::Error::NoAgent {
+            name: args.agent().to_owned(),
+            like: loaded.roster().like(args.agent()).map(str::to_owned),
+        }),
+        AgentError::Broken { .. } => Failure::usage(error.to_string())
+            .hint("all agents", "longhaul agents")
+            .into(),
+    })?;
     let agent = &found.agent;
     let named = args
         .model()
         .or_else(|| agent.models.first().map(String::as_str));
     let model = models(&config, &clock).find(named);
     model.map_err(|sentence| {
-        Failure::usage(format!("no model for agent `{}`: {sentence}", agent.name))
-            .hint("see what is set", "longhaul config show --origin")
-            .hint("or try the scripted demo", "longhaul demo")
+        let words = format!("no model for agent `{}`: {sentence}", agent.name);
+        fail::engine(Problem::new("no_model", words))
     })?;
     let task = args.task()?;
     let known = |name: &&String| !agent.context.contains(name);

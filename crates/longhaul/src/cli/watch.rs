@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::run::{FollowArgs, Followed};
-use crate::cli::{fail, name, runtime};
+use crate::cli::{fail, here, name, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
@@ -50,7 +50,8 @@ impl Watch {
         let manner = self.follow.stream_manner();
         let opened = match over || is_served {
             true => None,
-            false => Some(drive_if_free()?),
+            // As `run` began it: whoever goes on with it needs the same variables.
+            false => Some(drive_if_free(&here::with_env_file(here::surroundings()?)?)?),
         };
         let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
         let desk: Box<dyn Desk> = match looked {

@@ -31,7 +31,7 @@ const CASES: &[Case] = &[
         env: &[],
         args: &["run", "tydi", "x"],
         code: 2,
-        says: &["unknown agent `tydi`", "`tidy`", "longhaul agents"],
+        says: &["no agent named `tydi`", "longhaul agents"],
     },
     Case {
         what: "an agent file with a wrong tool",

@@ -8,13 +8,22 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use longhaul::assemble::{House, agents};
+use longhaul::config::settings::Config;
 use longhaul_core::time::Millis;
 
 /// How often the folder is looked at: cheap, and it works on every file system.
 const LOOK_EVERY: Millis = Millis(500);
 
 /// Files, and when each was changed last.
-type Seen = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
+
+impl Seen {
+    /// How the agents of this project stand now.
+    pub(crate) fn now(config: &Config) -> Self {
+        look(&folder(config))
+    }
+}
 
 /// Somebody who looks at the agents' folder.
 #[derive(Debug)]
@@ -25,12 +34,11 @@ pub(crate) struct Reload<'a> {
 }
 
 impl<'a> Reload<'a> {
-    pub(crate) fn new(house: &'a House) -> Self {
-        let folder = house.config.root.join("agents");
-        let seen = look(&folder);
+    /// `seen` was there before they were read: what changes in between is new.
+    pub(crate) fn new(house: &'a House, seen: Seen) -> Self {
         Self {
             house,
-            folder,
+            folder: folder(&house.config),
             seen,
         }
     }
@@ -61,13 +69,15 @@ impl<'a> Reload<'a> {
     }
 }
 
+fn folder(config: &Config) -> PathBuf {
+    config.root.join("agents")
+}
+
 fn look(folder: &Path) -> Seen {
-    let Ok(files) = fs::read_dir(folder) else {
-        return Seen::new();
-    };
+    let files = fs::read_dir(folder).into_iter().flatten();
     let seen = files.flatten().filter_map(|file| {
         let found = file.metadata().ok()?;
         Some((file.path(), (found.modified().ok(), found.len())))
     });
-    seen.collect()
+    Seen(seen.collect())
 }
