@@ -1,6 +1,8 @@
 //! The command line before a server: the same words and exit codes as before the
 //! store itself. The server is a stand-in that says what the store says.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
@@ -332,10 +334,13 @@ fn a_marker_counts_while_somebody_drives_and_answers() {
         _ => answer("200 OK", &whole),
     });
     let mark = |url: &str| {
-        let marker = json!({ "url": url, "pid": 1, "store": "x" });
+        let marker = json!({ "url": url, "pid": 1, "store": project.store() });
         project.write(".longhaul/server.json", &marker.to_string());
     };
-    project.write(".longhaul/local.key", "lh_local\n");
+    let key = format!("lh_{}", "0".repeat(52));
+    project.write(".longhaul/local.key", &key);
+    let file = project.path().join(".longhaul/local.key");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
     // Nobody drives, so whoever wrote it is gone.
     mark(&server.url);
     project.say(&["show", &run, "--json"], 0);
@@ -346,7 +351,8 @@ fn a_marker_counts_while_somebody_drives_and_answers() {
     assert_eq!(asked[0].line, "GET /livez");
     assert_eq!(asked[0].header("authorization"), None);
     assert_eq!(asked[1].line, format!("GET /v1/runs/{run}"));
-    assert_eq!(asked[1].header("authorization"), Some("Bearer lh_local"));
+    let shown = asked[1].header("authorization").unwrap();
+    assert_eq!(shown, format!("Bearer {key}"));
     assert_eq!(asked[1].header("x-longhaul-as"), Some("cli:anna"));
     // A server that does not answer is passed by.
     for url in [nobody().as_str(), "nonsense"] {

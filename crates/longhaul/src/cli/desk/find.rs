@@ -4,40 +4,29 @@
 //! Never: another server than the one that was named, a key for anybody but the
 //! server it belongs to, or a store made only to find it empty.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::IpAddr;
-use std::path::Path;
 
 use longhaul::assemble::store_file;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::{local_key, marker};
 use longhaul_engine::secret::Secret;
 use reqwest::Url;
-use serde::Deserialize;
 
 use crate::cli::desk::Desk;
 use crate::cli::desk::here::Here;
 use crate::cli::desk::there::There;
 use crate::cli::desk::there::wire::is_there;
+use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::here::{quiet_config, surroundings};
-use crate::cli::{open, runtime};
+use crate::cli::{open, runtime, say};
 
 /// The variable that names a server.
 const URL: &str = "LONGHAUL_URL";
 
 /// The variable that holds a key.
 const KEY: &str = "LONGHAUL_KEY";
-
-/// The file in which a server says where it is, beside the store.
-const MARKER: &str = "server.json";
-
-/// The file with the key of this machine's own server.
-const LOCAL_KEY: &str = "local.key";
-
-/// No such file of ours is longer.
-const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A server that was found.
 #[derive(Debug)]
@@ -46,12 +35,6 @@ pub(crate) struct Server {
     pub(crate) desk: There,
     /// Somebody named it, so that its agents need not be those of this folder.
     pub(crate) is_named: bool,
-}
-
-/// What a server says about itself beside its store.
-#[derive(Debug, Deserialize)]
-struct Marker {
-    url: String,
 }
 
 /// The desk to say a word or to look; there must be something to look at.
@@ -108,7 +91,13 @@ fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
     };
     // A folder whose settings are wrong has no key to give.
     let config = quiet_config(here).ok();
-    let key = key(here, &url, config.as_ref());
+    let key = key(here, &url, config.as_ref())?;
+    if key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
+        let host = url.host_str().unwrap_or_default();
+        say::talk(&format!(
+            "warning: the key goes to {host} without TLS, so whoever is in between can read it; https:// keeps it"
+        ));
+    }
     Ok(Server {
         desk: There::new(url, key.as_ref()).map_err(fail::engine)?,
         is_named: true,
@@ -124,11 +113,7 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
     let Ok(file) = store_file(&config) else {
         return Ok(None);
     };
-    let text = file
-        .parent()
-        .and_then(|folder| short_file(&folder.join(MARKER)));
-    let marker = text.and_then(|text| serde_json::from_str::<Marker>(&text).ok());
-    let Some(url) = marker.and_then(|marker| address(&marker.url)) else {
+    let Some(url) = marker::read(&file).and_then(|marker| address(&marker.url)) else {
         return Ok(None);
     };
     // A server that died could not take its marker away; its lock is gone.
@@ -138,7 +123,7 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
     if !runtime::small()?.block_on(is_there(&url)) {
         return Ok(None);
     }
-    let key = key(here, &url, Some(&config));
+    let key = key(here, &url, Some(&config))?;
     Ok(Some(Server {
         desk: There::new(url, key.as_ref()).map_err(fail::engine)?,
         is_named: false,
@@ -155,15 +140,16 @@ fn address(said: &str) -> Option<Url> {
 }
 
 /// The key that is set, or that of this machine, which never leaves it.
-fn key(here: &Surroundings, url: &Url, config: Option<&Config>) -> Option<Secret> {
+fn key(here: &Surroundings, url: &Url, config: Option<&Config>) -> anyhow::Result<Option<Secret>> {
     if let Some(said) = here.var(KEY) {
-        return Some(Secret::shown(said.trim()));
+        return Ok(Some(Secret::shown(said.trim())));
     }
-    let config = config.filter(|_| is_loopback(url))?;
-    let text = short_file(&config.data().join(LOCAL_KEY))?;
-    Some(text.trim())
-        .filter(|key| !key.is_empty())
-        .map(Secret::shown)
+    let Some(config) = config.filter(|_| is_loopback(url)) else {
+        return Ok(None);
+    };
+    let at = local_key::path(config);
+    let key = local_key::read(&at);
+    key.map_err(|error| fail::local_key(&error, &at).exit(Exit::NotAllowed).into())
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -175,14 +161,6 @@ fn is_loopback(url: &Url) -> bool {
         Ok(address) => address.is_loopback(),
         Err(_) => host == "localhost",
     }
-}
-
-/// A small file, if it is there.
-fn short_file(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 #[cfg(test)]
