@@ -26,6 +26,7 @@ const EXAMPLES: &str = "Examples:
   export LONGHAUL_KEY=$(longhaul keys new ci)           the secret is all there is on stdout
   longhaul keys ls --json
   longhaul keys revoke ci
+  longhaul keys link                                    opens the pages in a browser, once
 
 Roles contain each other: viewer < operator (submit, steer) < approver (answer) < admin (keys)";
 
@@ -48,6 +49,9 @@ enum Command {
     /// Ends a key and everything that it gave out, at once
     #[command(after_help = EXAMPLES)]
     Revoke(Revoke),
+    /// Prints a link that opens the server's pages in a browser, once
+    #[command(after_help = EXAMPLES)]
+    Link,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +93,7 @@ impl Keys {
             Command::New(new) => new.run()?,
             Command::Ls(ls) => ls.run()?,
             Command::Revoke(revoke) => revoke.run()?,
+            Command::Link => link()?,
         }
         Ok(Exit::Done)
     }
@@ -193,6 +198,21 @@ impl Revoke {
             revoked.name
         ))
     }
+}
+
+/// Only a server has pages, so only a server has links to them.
+fn link() -> anyhow::Result<()> {
+    let Some(server) = server()? else {
+        return Err(
+            Failure::usage("no server runs here, and only a server has pages to open")
+                .hint("start one", "longhaul serve")
+                .into(),
+        );
+    };
+    let link = runtime::small()?.block_on(server.desk.link());
+    say::data(&link.map_err(fail::engine)?)?;
+    say::talk("Open it in a browser: it works once, within 10 minutes.");
+    Ok(())
 }
 
 fn name(said: &str) -> anyhow::Result<KeyName> {

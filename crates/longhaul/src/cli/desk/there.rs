@@ -81,6 +81,12 @@ struct Made {
     key: KeyView,
 }
 
+/// What opens the pages.
+#[derive(Deserialize)]
+struct Ticket {
+    url: String,
+}
+
 /// Whether runs go on there.
 #[derive(Debug, Deserialize)]
 struct Ready {
@@ -93,6 +99,13 @@ impl There {
     pub(crate) fn new(base: Url, key: Option<&Secret>) -> Result<Self, No> {
         let wire = Arc::new(Wire::new(base, key)?);
         Ok(Self { wire })
+    }
+
+    /// A link that opens the pages in a browser, once.
+    pub(crate) async fn link(&self) -> Result<String, No> {
+        let ask = Ask::post(&["v1", "tickets"], &json!({}));
+        let ticket: Ticket = self.wire.send(&ask).await?;
+        Ok(ticket.url)
     }
 
     /// A list of up to so many, page by page.
