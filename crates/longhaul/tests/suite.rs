@@ -15,10 +15,15 @@ mod suite {
     mod exit_codes;
     mod front;
     mod judges;
+    mod likeness;
     mod look_cli;
+    mod parity;
     mod people_cli;
     mod project;
+    mod served;
     mod served_cli;
+    mod serving;
+    mod serving_log;
     mod stand_in;
     mod steer_cli;
     mod together;

@@ -1,0 +1,423 @@
+//! The same story told twice: to a store that a worker drives, and to a project
+//! that a server drives. Words, data and exit codes must be the same.
+
+use std::collections::BTreeMap;
+
+use super::likeness::likeness;
+use super::project::{Project, Said, Worker};
+use super::served::Served;
+
+/// Lines that only one side says, and why that is right.
+const ONE_SIDED: &[(&str, &str)] = &[(
+    "driven by pid",
+    "who stands beside another driver is told which; a server is always the driver",
+)];
+
+/// A project, who drives it, and what came up in the story so far.
+struct World {
+    project: Project,
+    _worker: Option<Worker>,
+    served: Option<Served>,
+    /// A server is named instead of found.
+    named: bool,
+    runs: BTreeMap<String, String>,
+}
+
+impl World {
+    fn worked() -> Self {
+        let project = project();
+        Self {
+            _worker: Some(project.worker()),
+            served: None,
+            project,
+            named: false,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    fn served(named: bool) -> Self {
+        let project = project();
+        Self {
+            _worker: None,
+            served: Some(Served::start(&project)),
+            project,
+            named,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    /// One line of a story: a command, `wait NAME STATUS`, and at the end maybe
+    /// `> NAME`, which keeps the run that the answer is about. `@NAME` is its
+    /// id, `@NAME!` its newest gate, `#NAME` that gate's digest.
+    fn tell(&mut self, line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["wait", name, status] = *words {
+            let run = self.runs[name].clone();
+            let asks = |run: &serde_json::Value| {
+                let now = run["now"].as_str().unwrap_or_default();
+                status != "running" || now.contains("asks the model")
+            };
+            let seen = self
+                .project
+                .until(&run, |run| run["status"] == status && asks(run));
+            return format!("{status}: {}", seen["now"]);
+        }
+        let (words, keep) = match words.iter().position(|word| *word == ">") {
+            Some(at) => (&words[..at], words.get(at + 1)),
+            None => (&words[..], None),
+        };
+        let args: Vec<String> = words.iter().map(|word| self.meant(word)).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let said = self.say(&args);
+        if let Some(keep) = keep {
+            let text = format!("{}{}", said.out, said.err);
+            let at = text
+                .find("run_")
+                .unwrap_or_else(|| panic!("{line}: {said:?}"));
+            let run = text[at..].chars().take(30).collect();
+            self.runs.insert((*keep).to_owned(), run);
+        }
+        self.like(&said)
+    }
+
+    fn say(&self, args: &[&str]) -> Said {
+        let mut command = self.project.command(args);
+        if let (true, Some(served)) = (self.named, &self.served) {
+            command.env("LONGHAUL_URL", &served.url);
+        }
+        Said::of(&command.output().unwrap())
+    }
+
+    fn meant(&self, word: &str) -> String {
+        let gate = |name: &str| {
+            let run = &self.runs[name];
+            let gates = self.project.json(&["gates", "--all", "--json"]);
+            let all = gates["data"].as_array().unwrap().iter();
+            let mut its = all.filter(|gate| gate["run"] == **run);
+            its.next()
+                .unwrap_or_else(|| panic!("no gate of {name}"))
+                .clone()
+        };
+        let text = |gate: serde_json::Value, key: &str| gate[key].as_str().unwrap().to_owned();
+        match word.split_at_checked(1) {
+            Some(("#", name)) => text(gate(name), "digest"),
+            Some(("@", name)) if name.ends_with('!') => {
+                text(gate(name.trim_end_matches('!')), "id")
+            }
+            Some(("@", name)) if name != "last" => self.runs[name].clone(),
+            _ => word.to_owned(),
+        }
+    }
+
+    /// What was said, without what differs by chance.
+    fn like(&self, said: &Said) -> String {
+        let folder = self.project.path().display().to_string();
+        let clean = |text: &str| {
+            let mut text = text.replace(&folder, "<folder>");
+            if let Some(served) = &self.served {
+                text = text.replace(&served.url, "<url>");
+            }
+            likeness(&text)
+        };
+        let err = clean(&said.err);
+        let both = |line: &&str| !ONE_SIDED.iter().any(|(begin, _)| line.starts_with(begin));
+        let err: Vec<&str> = err.lines().filter(both).collect();
+        format!(
+            "exit {}\n{}--\n{}",
+            said.code,
+            clean(&said.out),
+            err.join("\n")
+        )
+    }
+}
+
+/// A project with one agent more: its lane can't be made of what it is given.
+fn project() -> Project {
+    let project = Project::new();
+    let text = "---\ndescription: A test.\nmodel: scripted/plain\ntools: []\nlane: '{{ input.a.b }}'\n---\nYou.\n";
+    project.write("agents/laned.md", text);
+    project
+}
+
+/// Tells a story to both, and compares line by line.
+fn same(mut here: World, mut there: World, story: &str) {
+    let lines = || story.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (here, there) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| lines().map(|line| here.tell(line)).collect::<Vec<_>>());
+        let other: Vec<String> = lines().map(|line| there.tell(line)).collect();
+        (one.join().unwrap(), other)
+    });
+    let mut apart = String::new();
+    for ((line, here), there) in lines().zip(&here).zip(&there) {
+        if here != there {
+            apart.push_str(&format!("{line}\n<<<\n{here}\n>>>\n{there}\n\n"));
+        }
+    }
+    assert!(apart.is_empty(), "\n{apart}");
+}
+
+/// Mistakes, and looks at a store where nothing was done yet.
+const MISTAKES: &str = "
+    ls
+    ls --json
+    ls --status waiting
+    ls --status nonsense
+    ls --agent Not*A*Name
+    ls --limit 0
+    gates
+    gates --json
+    keys ls
+    keys ls --json
+    show @last
+    watch @last
+    why @last
+    show run_00000000000000000000000000
+    show run_00000000000000000000000000 --events
+    show run_00000000000000000000000000 --transcript
+    why run_00000000000000000000000000
+    watch run_00000000000000000000000000
+    steer run_00000000000000000000000000 hi
+    steer run_00000000000000000000000000 --status
+    pause run_00000000000000000000000000
+    resume run_00000000000000000000000000
+    cancel run_00000000000000000000000000
+    ls --after run_00000000000000000000000000
+    show 7k3qv9
+    show x
+    gates show gate_00000000000000000000000000
+    gates show run_00000000000000000000000000
+    gates show 7k3qv9
+    approve gate_00000000000000000000000000 --yes
+    reject gate_00000000000000000000000000
+    answer gate_00000000000000000000000000 left
+    approve run_00000000000000000000000000 --yes
+    submit nobody milk
+    submit plian milk
+    run plian milk
+    submit plan milk
+    submit plain milk --model scripted/none
+    submit plain milk --model nope
+    submit plain milk --context a=b
+    submit plain milk --context a
+    submit plain milk --lane a\u{7f}b
+    submit plain milk --budget x
+    submit plain milk --inbox /
+    submit laned milk
+    run plain milk --timeout soon
+    keys new ci --expires soon
+    keys revoke nobody
+";
+
+#[test]
+fn mistakes_are_told_alike() {
+    same(World::worked(), World::served(false), MISTAKES);
+}
+
+/// Runs that end, and every look at them.
+const LOOKS: &str = "
+    run plain milk > a
+    run plain milk --json > b
+    run plain milk --quiet
+    run locked milk
+    run locked milk --json
+    run circle milk > c
+    run poor milk --no-input > poor
+    submit plain milk > d
+    wait d completed
+    submit plain milk --inbox nobody --json > e
+    submit plain milk --idempotency-key k --tag x --priority 3 > f
+    wait f completed
+    submit plain milk --idempotency-key k --tag x --priority 3
+    submit plain eggs --idempotency-key k
+    submit plain {\"a\":[1,2]} --lane l --thread t --resource r --budget usd=1,turns=3 > g
+    wait g completed
+    ls
+    ls --json
+    ls --status completed --status failed
+    ls --status waiting --json
+    ls --agent plain --limit 2
+    ls --agent nobody
+    ls --lane l
+    ls --all
+    ls --after @d
+    ls --limit 3 --json
+    show @a
+    show @a --json
+    show @a --transcript
+    show @a --transcript --json
+    show @a --events
+    show @a --events --json
+    show @c
+    show @g --json
+    show @last
+    why @a
+    why @a --json
+    why @c
+    why @poor
+    watch @a
+    watch @a --json
+    watch @a --after 3
+    watch @a --quiet
+    watch @c
+    watch @poor --no-input
+    steer @a hi
+    steer @a --status
+    pause @a
+    resume @a
+    cancel @a @c
+    cancel @a --json
+    approve @a --yes
+    resume @poor --budget nonsense
+    resume @poor --budget tokens=1000000
+    wait poor completed
+    show @poor
+";
+
+#[test]
+fn runs_are_shown_alike() {
+    same(World::worked(), World::served(false), LOOKS);
+}
+
+/// Gates, and every answer.
+const GATES: &str = "
+    run tidy milk --no-input > a
+    gates
+    gates --json
+    gates show @a
+    gates show @a! --json
+    why @a
+    approve @a
+    approve @a --digest 000000000000
+    approve @a --digest zz
+    answer @a left
+    approve @a --digest #a --note so
+    wait a completed
+    approve @a --yes
+    approve @a! --yes
+    reject @a!
+    gates show @a!
+    gates --all
+    run tidy tea --no-input > again
+    approve @again --yes --for run
+    wait again completed
+    run tidy eggs --no-input > b
+    approve @b --yes --edit {
+    approve @b --yes --edit {\"folder\":7}
+    approve @b --digest #b --edit {\"folder\":\"Tasks\",\"title\":\"Edited\",\"content\":\"b\",\"tags\":[],\"confidence\":90}
+    wait b completed
+    show @b --transcript
+    show @b --events
+    run tidy tea --no-input > c
+    reject @c --note never
+    wait c completed
+    gates show @c! --json
+    run ask milk --no-input --json > q
+    approve @q --yes
+    answer @q left
+    wait q completed
+    answer @q! right
+    run stuck milk --no-input > s
+    resume @s
+    why @s
+    answer @s open
+    wait s completed
+    run both milk --no-input > two
+    approve @two --yes
+    cancel @two
+    approve @two! --yes
+    run twice milk --no-input > t
+    approve @t --yes
+    approve @t --yes
+    gates show @t!
+    run foreign milk --no-input > own
+    approve @own --yes --json
+    reject @own --json
+    run evil milk --no-input > evil
+    show @evil
+    gates show @evil
+";
+
+#[test]
+fn gates_are_answered_alike() {
+    same(World::worked(), World::served(false), GATES);
+}
+
+/// Orders to runs at work, and keys.
+const ORDERS: &str = "
+    submit slow milk > a
+    wait a running
+    ls
+    show @a
+    why @a
+    why @a --json
+    steer @a hi
+    steer @a there --delivery follow_up --json
+    steer @a --status
+    run plain milk --timeout 30s
+    watch @a --timeout 100ms
+    watch @a --timeout 100ms --json
+    run slow milk --timeout 100ms > other
+    cancel @other
+    wait other cancelled
+    approve @a --yes
+    pause @a
+    pause @a
+    cancel @a --reason enough
+    wait a cancelled
+    cancel @a
+    steer @a hi
+    steer @a --status
+    watch @a
+    watch @a --json
+    run tidy milk --no-input > b
+    pause @b
+    wait b paused
+    pause @b
+    why @b
+    watch @b --no-input
+    resume @b
+    wait b waiting
+    resume @b
+    cancel @b --json
+    wait b cancelled
+    keys new ci
+    keys new ci
+    keys new anna --role approver --expires 90d --json
+    keys new x --role nobody
+    keys ls
+    keys ls --json
+    keys revoke ci
+    keys revoke ci
+    keys revoke nobody
+    keys ls
+";
+
+#[test]
+fn orders_are_given_alike() {
+    same(World::worked(), World::served(false), ORDERS);
+}
+
+/// What a server that somebody named looks at for itself.
+const NAMED: &str = "
+    submit nobody milk
+    submit plian milk
+    run plian milk
+    submit plain milk --model scripted/none
+    submit plain milk --model nope
+    submit laned milk
+    submit plain milk --lane a\u{7f}b
+    show run_00000000000000000000000000
+    run plain milk > a
+    show @a
+    watch @a --json
+    run tidy milk --no-input > b
+    approve @b --yes
+    wait b completed
+    why @b
+    ls
+";
+
+#[test]
+fn a_server_that_is_named_speaks_like_one_that_is_found() {
+    same(World::worked(), World::served(true), NAMED);
+}
