@@ -41,6 +41,12 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
     Ok(here)
 }
 
+/// The same for whoever hands something to a server: only the server knows
+/// whether it has read that file, and looks for itself.
+pub(crate) fn with_env_file_if_sound(here: Surroundings) -> Surroundings {
+    with_env_file(here.clone()).unwrap_or(here)
+}
+
 /// The configuration that holds here, and what there is to say about it.
 pub(crate) fn config(here: &Surroundings) -> anyhow::Result<Config> {
     let config = quiet_config(here)?;

@@ -102,7 +102,11 @@ impl Run {
         let timeout = self.follow.timeout()?;
         // What can't be done is said before anything is made on disk.
         let server = server()?;
-        let here = here::with_env_file(here::surroundings()?)?;
+        let here = here::surroundings()?;
+        let here = match server {
+            Some(_) => here::with_env_file_if_sound(here),
+            None => here::with_env_file(here)?,
+        };
         let task = prepare(&self.task, server.as_ref(), &here)?;
         let manner = self.follow.manner();
         let opened = match &server {

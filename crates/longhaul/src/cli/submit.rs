@@ -45,8 +45,7 @@ impl Submit {
         let server = server()?;
         let here = here::surroundings()?;
         let here = match server {
-            // Only the server knows whether it has read `.env`, and looks for itself.
-            Some(_) => here::with_env_file(here.clone()).unwrap_or(here),
+            Some(_) => here::with_env_file_if_sound(here),
             None => here,
         };
         let task = prepare(&self.task, server.as_ref(), &here)?;

@@ -311,6 +311,9 @@ const GATES: &str = "
     reject @c --note never
     wait c completed
     gates show @c! --json
+    run hasty milk > late
+    approve @late! --yes
+    gates show @late!
     run ask milk --no-input --json > q
     approve @q --yes
     answer @q left

@@ -337,9 +337,14 @@ fn who_goes_on_with_a_run_reads_the_env_file_and_a_worker_does_not() {
         assert!(said.err.contains(".env` has a line"), "{said:?}");
         assert!(!said.err.contains("no line of"), "{said:?}");
     }
-    let _worker = project.worker();
+    let worker = project.worker();
     project.until(&run, stands("completed"));
     project.say(&["watch", &run], 0);
+    drop(worker);
+    // Whoever only hands a task over has no use for it.
+    let _served = Served::start(&project);
+    project.say(&["run", "plain", "milk"], 0);
+    project.submit("plain", "milk");
 }
 
 #[test]
