@@ -59,6 +59,8 @@ struct Talk {
     turn: u32,
     attempt: u32,
     text: String,
+    /// Not all of it could be kept: what comes now would follow a hole.
+    full: bool,
     /// The reply is complete: it is kept only for those who listened to it.
     over: bool,
 }
@@ -130,6 +132,7 @@ impl Feed {
             turn,
             attempt,
             text: String::new(),
+            full: false,
             over: false,
         };
         self.with(|rooms| rooms.entry(run).or_default().talk = Some(talk));
@@ -229,10 +232,11 @@ impl Ear for FeedEar {
             let Some(room) = rooms.get_mut(&self.run) else {
                 return;
             };
-            if let Some(talk) = &mut room.talk
-                && talk.text.len() + text.len() <= WORDS_BYTES_MAX
-            {
-                talk.text.push_str(text);
+            if let Some(talk) = &mut room.talk {
+                talk.full |= talk.text.len() + text.len() > WORDS_BYTES_MAX;
+                if !talk.full {
+                    talk.text.push_str(text);
+                }
             }
             room.ring();
         });
@@ -309,5 +313,10 @@ mod tests {
             ear.words(&"x".repeat(8 * 1024));
         }
         assert_eq!(ear.text().len(), WORDS_BYTES_MAX);
+        let ear = feed.ear(RunId::from_bits(8), 1, 1);
+        ear.words("one");
+        ear.words(&"x".repeat(WORDS_BYTES_MAX));
+        ear.words("two");
+        assert_eq!(&*ear.text(), "one", "nothing stands after a hole");
     }
 }

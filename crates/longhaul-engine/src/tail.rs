@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::shelves::{Place, Shelves};
-use longhaul_core::port::store::Store;
+use longhaul_core::port::store::{Store, StoreError};
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Notify, watch};
 
@@ -111,7 +111,15 @@ impl Tail {
             while self.with(|bells| bells.is_silent()) {
                 self.came.notified().await;
             }
-            let mut at = source.shelves.end().await?;
+            let mut at = match source.shelves.end().await {
+                Ok(end) => end,
+                Err(StoreError::Busy { .. }) => {
+                    let soon = source.clock.now().plus(LOOK_EVERY);
+                    source.clock.sleep_until(soon).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             // What was written between a listener's coming and this look counts too.
             self.ring_all();
             while !self.with(|bells| bells.is_silent()) {
@@ -121,7 +129,12 @@ impl Tail {
                     changed = changes.changed() => changed?,
                     () = source.clock.sleep_until(soon) => {}
                 }
-                at = self.look(source, at).await?;
+                match self.look(source, at).await {
+                    Ok(seen) => at = seen,
+                    // It passes; whoever listens is told at the next look.
+                    Err(Error::Store(StoreError::Busy { .. })) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
     }

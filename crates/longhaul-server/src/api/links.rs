@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use axum::response::Response;
+use longhaul_core::access::Role;
 use longhaul_core::id::GateId;
 use longhaul_engine::handle::LinkAsk;
 use longhaul_engine::schema;
@@ -14,7 +15,7 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::body::Json;
-use crate::caller::Approver;
+use crate::caller::{Approver, may};
 use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::made_secret;
@@ -56,6 +57,12 @@ pub(crate) async fn make(
     To { gate, base }: To,
     Json(body): Json<LinkBody>,
 ) -> Result<Response, Problem> {
+    // Where it counts who decides, a link is as good as a key for somebody else,
+    // and only who may make those may make it.
+    let asked = app.longhaul().gate(gate).await?.spec.approvers;
+    if asked.count > 1 || asked.not_submitter {
+        may(&caller.0, Role::Admin)?;
+    }
     let ask = LinkAsk {
         gate,
         recipient: body.recipient,

@@ -36,6 +36,13 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
         let Ok((name, value)) = line else {
             anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
         };
+        // Commands that don't read this file must find the same store.
+        if ["LONGHAUL_STORE", "LONGHAUL_DATA"].contains(&name.as_str()) {
+            anyhow::bail!(
+                "`{}` sets {name}, and only some commands read that file: set it in longhaul.toml, or in the real environment",
+                file.display()
+            );
+        }
         here.env.entry(name).or_insert(value);
     }
     Ok(here)
