@@ -11,9 +11,9 @@ use longhaul_engine::Longhaul;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::guard::rate::Rates;
 use crate::limits::STREAMS_MAX;
 use crate::options::Options;
+use crate::rates::Rates;
 
 /// A server's state. Clones are the same.
 #[derive(Debug, Clone)]

@@ -1,11 +1,12 @@
-//! What is known of a request before anybody reads it: whence it came.
+//! What is known of a request before anybody reads it: whence it came, and how it
+//! calls us.
 //!
 //! Never: believed further than a socket can be.
 
 use std::net::SocketAddr;
 
 use axum::http::HeaderMap;
-use axum::http::header::HeaderName;
+use axum::http::header::{HOST, HeaderName};
 
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy)]
@@ -30,4 +31,15 @@ impl Peer {
         let forwarded = headers.keys().any(by_proxy);
         self.0.ip().to_canonical().is_loopback() && !forwarded
     }
+}
+
+/// The address that a caller used, which the guard has checked.
+pub(crate) fn base(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let proxied = headers.get("x-forwarded-proto");
+    let scheme = match proxied.is_some_and(|proto| proto == "https") {
+        true => "https",
+        false => "http",
+    };
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }

@@ -7,4 +7,3 @@ pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod origin;
 pub(crate) mod patience;
-pub(crate) mod rate;

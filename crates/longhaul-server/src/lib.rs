@@ -20,6 +20,7 @@ pub mod options;
 mod page;
 mod params;
 mod problem;
+mod rates;
 mod reply;
 mod routes;
 mod serve;

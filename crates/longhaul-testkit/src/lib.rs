@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod conformance;
+pub mod door;
 pub mod faulty_store;
 pub mod ids;
 pub mod mem_store;

@@ -11,10 +11,10 @@ use longhaul_engine::Task;
 use longhaul_engine::agent::EffectRule;
 use serde_json::{Value, json};
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 fn calls(tools: &[&'static str]) -> Line {
     let numbered = tools.iter().enumerate();

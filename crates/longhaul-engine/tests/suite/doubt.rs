@@ -9,10 +9,10 @@ use longhaul_core::policy::gate::{Decision, GateKind};
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, answer, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 /// A house whose agent calls a `once` tool that never ends in time.
 fn late(deeds: &Deeds, change: impl FnOnce(Hand) -> Hand) -> (House, Door) {

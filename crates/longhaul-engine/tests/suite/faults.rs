@@ -6,11 +6,11 @@ use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::effect::InDoubt;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::shaky::Fault;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{PATIENCE, Plan, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 const KINDS: [&str; 6] = [
     "run.perceived",

@@ -3,7 +3,6 @@
 //!
 //! Never: a bare sleep. Facts are waited for, with a deadline.
 
-pub(super) mod door;
 pub(super) mod model;
 pub(super) mod shaky;
 pub(super) mod tool;

@@ -8,10 +8,10 @@ use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::{Line, results};
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, end, plan};
+use longhaul_testkit::door::Door;
 
 /// A hundred kilobytes, one line of it worth finding.
 fn long() -> String {

@@ -6,10 +6,10 @@ use longhaul_core::policy::effect::InDoubt;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 fn short(options: &mut longhaul_engine::worker::WorkerOptions) {
     options.lease = Millis(300);

@@ -12,10 +12,10 @@ use longhaul_engine::steer_view::SteerState;
 use serde_json::json;
 
 use crate::suite::gates::rule;
-use crate::suite::house::door::Door;
 use crate::suite::house::model::{Line, heard, results};
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 async fn say(house: &House, run: RunId, text: &str, delivery: Delivery) {
     let said = house.longhaul.steer(run, text, delivery, "cli:anna").await;

@@ -9,10 +9,10 @@ use longhaul_core::policy::gate::Decision;
 use longhaul_core::status::Status;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, answer, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 async fn cancel(house: &House, run: RunId) {
     let done = house.longhaul.cancel(run, "cli:anna", "enough").await;

@@ -12,10 +12,10 @@ use longhaul_core::raw::Body;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::{Line, heard, results};
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{PATIENCE, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 #[tokio::test]
 async fn words_are_heard_while_they_are_spoken() {

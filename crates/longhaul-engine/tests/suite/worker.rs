@@ -24,10 +24,10 @@ use longhaul_engine::toolbox::Toolbox;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use serde_json::json;
 
-use crate::suite::house::door::Door;
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, answer, count, end, kinds, plan};
+use longhaul_testkit::door::Door;
 
 #[tokio::test]
 async fn never_more_runs_at_once_than_a_worker_has_permits() {

@@ -3,8 +3,6 @@
 //! Never: shown twice. The server keeps a hash.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::http::header::HOST;
 use axum::response::Response;
 use longhaul_core::access::Role;
 use longhaul_core::id::GateId;
@@ -14,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::app::App;
+use crate::ask::base;
 use crate::body::Json;
 use crate::caller::{Approver, may};
 use crate::params::GatePath;
@@ -97,15 +96,4 @@ impl axum::extract::FromRequestParts<App> for To {
         let base = base(&parts.headers);
         Ok(Self { gate, base })
     }
-}
-
-/// The address that a caller used, which the guard has checked.
-pub(crate) fn base(headers: &HeaderMap) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let proxied = headers.get("x-forwarded-proto");
-    let scheme = match proxied.is_some_and(|proto| proto == "https") {
-        true => "https",
-        false => "http",
-    };
-    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }

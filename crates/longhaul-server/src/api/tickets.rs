@@ -7,8 +7,8 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::links::base;
 use crate::app::App;
+use crate::ask::base;
 use crate::asked::Asked;
 use crate::caller::Viewer;
 use crate::guard::key::Shown;

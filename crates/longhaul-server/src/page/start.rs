@@ -11,8 +11,8 @@ use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_core::status::Status;
 use longhaul_engine::secret::Secret;
 
-use crate::api::links::base;
 use crate::app::App;
+use crate::ask::base;
 use crate::guard::key::{cookie_name, recognise, shown};
 use crate::page::{WordPage, page, words};
 use crate::params::Query;

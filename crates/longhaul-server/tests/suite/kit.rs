@@ -4,7 +4,6 @@
 //! Never: a bare sleep. Facts are waited for, with a deadline.
 
 pub(super) mod client;
-pub(super) mod door;
 pub(super) mod model;
 pub(super) mod ring;
 pub(super) mod sse;

@@ -7,10 +7,10 @@ use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
 use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::door::Door;
 use crate::suite::kit::model::Line;
 use crate::suite::kit::ring::Spot;
 use crate::suite::kit::{Server, asking, plan, task};
+use longhaul_testkit::door::Door;
 
 const NO_RUN: &str = "/v1/runs/run_00000000000000000000000001";
 const NO_GATE: &str = "/v1/gates/gate_00000000000000000000000001";

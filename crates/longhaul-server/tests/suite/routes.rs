@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::door::Door;
 use crate::suite::kit::model::Line;
 use crate::suite::kit::{Server, asking, plan, task};
+use longhaul_testkit::door::Door;
 
 /// What stands at a pointer.
 fn at(answer: &Value, pointer: &str) -> Value {

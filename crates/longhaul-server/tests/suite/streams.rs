@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::door::Door;
 use crate::suite::kit::model::Line;
 use crate::suite::kit::sse::{Ears, Frame};
 use crate::suite::kit::{Server, asking, plan};
+use longhaul_testkit::door::Door;
 
 fn events(run: &str) -> Ask {
     get(format!("/v1/runs/{run}/events"))

@@ -17,7 +17,7 @@ use longhaul_core::usage::{Hold, Tariff, Usage};
 use longhaul_run::next::check_conversation;
 use serde_json::Value;
 
-use crate::suite::house::door::Door;
+use longhaul_testkit::door::Door;
 
 /// What the model does when it is asked.
 #[derive(Debug, Clone)]

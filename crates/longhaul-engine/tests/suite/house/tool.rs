@@ -16,7 +16,7 @@ use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
-use crate::suite::house::door::Door;
+use longhaul_testkit::door::Door;
 
 type Given = Result<ToolOutput, ToolFailure>;
 type Act = Arc<dyn Fn(Value, ToolContext) -> BoxFuture<'static, Given> + Send + Sync>;

@@ -21,7 +21,7 @@ use longhaul_engine::ports::{Found, Models};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::suite::kit::door::Door;
+use longhaul_testkit::door::Door;
 
 /// What the model does when it is asked.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
 use longhaul_testkit::mem_store::MemStore;
 
-use crate::suite::kit::door::Door;
+use longhaul_testkit::door::Door;
 
 /// Where somebody waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

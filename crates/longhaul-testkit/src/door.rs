@@ -3,18 +3,23 @@
 //! Never: a sleep. Whoever waits here waits for a fact.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
+/// Nobody comes to a door later than this.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A door that is shut until a test opens it. Clones are the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub struct Door {
     came: Arc<watch::Sender<usize>>,
     open: Arc<watch::Sender<bool>>,
 }
 
 impl Door {
-    pub(crate) fn shut() -> Self {
+    /// A door that is shut.
+    pub fn shut() -> Self {
         Self {
             came: Arc::new(watch::Sender::new(0)),
             open: Arc::new(watch::Sender::new(false)),
@@ -22,26 +27,27 @@ impl Door {
     }
 
     /// Stands before the door until it is open.
-    pub(crate) async fn pass(&self) {
+    pub async fn pass(&self) {
         self.came.send_modify(|came| *came += 1);
-        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        // It holds the sender itself, so that the door can't be gone.
+        _ = self.open.subscribe().wait_for(|open| *open).await;
     }
 
     /// Returns when so many have come to it.
-    pub(crate) async fn reached(&self, count: usize) {
+    pub async fn reached(&self, count: usize) {
         let mut came = self.came.subscribe();
         let reached = came.wait_for(|came| *came >= count);
-        let waited = tokio::time::timeout(super::PATIENCE, reached).await;
+        let waited = tokio::time::timeout(PATIENCE, reached).await;
         assert!(waited.is_ok(), "{} of {count} came to a door", self.came());
     }
 
     /// How many have come to it so far.
-    pub(crate) fn came(&self) -> usize {
+    pub fn came(&self) -> usize {
         *self.came.borrow()
     }
 
     /// Lets everybody through, now and later.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         self.open.send_replace(true);
     }
 }
