@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -27,7 +28,9 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router:
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.options().write_wait));
-    let service = service_fn(move |request: Request<Incoming>| {
+    let asked = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let mut router = router.clone();
         async move {
             let mut request = request.map(Body::new);
@@ -52,8 +55,10 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router:
         }
     };
     if let Err(error) = ended {
-        // A client that goes away is no fault; one that writes nonsense is worth a line.
-        if error.is_parse() || error.is_timeout() {
+        // A client that goes away, or keeps a connection and asks no more, is no
+        // fault; one that writes nonsense, or never ends its first head, is worth a line.
+        let dawdled = error.is_timeout() && !asked.load(Ordering::Relaxed);
+        if error.is_parse() || dawdled {
             tracing::info!(%peer, %error, "a connection was closed");
         } else {
             tracing::debug!(%peer, %error, "a connection broke");
