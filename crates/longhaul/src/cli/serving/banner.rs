@@ -18,11 +18,6 @@ pub(crate) fn banner(house: &House, url: &str, ticket: &Secret) {
     };
     let agents = house.loaded.agents.len();
     let lines = [
-        (
-            "Pages",
-            format!("{url}/?t={}", ticket.reveal()),
-            "opens once, within 10 minutes",
-        ),
         ("API", format!("{url}/v1"), "described at /openapi.json"),
         ("Data", data, "survives restarts"),
         ("Agents", agents.to_string(), "longhaul agents"),
@@ -34,6 +29,8 @@ pub(crate) fn banner(house: &House, url: &str, ticket: &Secret) {
         ),
     ];
     say::talk(&format!("\n  Longhaul {}\n", env!("CARGO_PKG_VERSION")));
+    say::talk(&format!("  Pages    {url}/?t={}", ticket.reveal()));
+    say::talk("           opens once, within 10 minutes; another one: longhaul keys link");
     for (name, what, more) in lines {
         say::talk(&format!("  {name:<8} {what:<36} {more}"));
     }
