@@ -17,6 +17,8 @@ use longhaul_core::raw::{Hash, canonical};
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
+use crate::like::nearest;
+
 /// Everything that defines an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
@@ -231,25 +233,9 @@ impl Roster {
 
     /// The known name that is most like this one, if any is.
     pub fn like(&self, name: &str) -> Option<&str> {
-        let likeness = |known: &&str| {
-            // One slip of the fingers is enough to make a short name look strange.
-            let slip = known.len() >= 3 && strsim::osa_distance(known, name) == 1;
-            let slip = if slip { ONE_SLIP } else { 0.0 };
-            strsim::jaro_winkler(known, name).max(slip)
-        };
-        self.0
-            .keys()
-            .map(AgentName::as_str)
-            .filter(|known| likeness(known) >= LIKENESS_MIN)
-            .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        nearest(name, self.0.keys().map(AgentName::as_str))
     }
 }
-
-/// How like a known name must be, from 0 to 1, to be the one that was meant.
-const LIKENESS_MIN: f64 = 0.8;
-
-/// How like a name is that differs by one letter, or by two that changed places.
-const ONE_SLIP: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {

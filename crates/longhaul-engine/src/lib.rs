@@ -19,6 +19,7 @@ pub mod key_view;
 pub mod lane_view;
 pub mod lease;
 mod ledger;
+pub mod like;
 pub mod mint;
 mod mishap;
 pub mod nudge;

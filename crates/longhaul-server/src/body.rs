@@ -11,9 +11,9 @@ use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::like::like;
 use crate::limits::{BODY_BYTES_MAX, BODY_WAIT, DEPTH_MAX};
 use crate::problem::Problem;
+use longhaul_engine::like::nearest;
 
 /// A body that must be there.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ fn suggestion(said: &str) -> Option<String> {
         .or_else(|| said.strip_prefix("unknown variant `"))?;
     let (odd, rest) = rest.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2);
-    let near = like(odd, known)?;
+    let near = nearest(odd, known)?;
     Some(format!("did you mean `{near}`?"))
 }
 

@@ -12,7 +12,6 @@ mod caller;
 mod connection;
 mod described;
 mod guard;
-mod like;
 mod limits;
 mod once;
 mod openapi;

@@ -11,9 +11,9 @@ use axum::http::request::Parts;
 use longhaul_core::id::{BadId, GateId, RunId, SteerId};
 
 use crate::app::App;
-use crate::like::like;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
+use longhaul_engine::like::nearest;
 
 /// The pairs behind the question mark.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Query {
         match self.0.iter().map(|(name, _)| name).find(odd) {
             None => Ok(self),
             Some(odd) => {
-                let hint = match like(odd, known.iter().copied()) {
+                let hint = match nearest(odd, known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("there are: {}", known.join(", ")),
                 };

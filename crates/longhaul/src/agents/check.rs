@@ -24,7 +24,8 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
     }
     for rule in &agent.rules {
         if !agent.tools.iter().any(|tool| fits(&rule.tool, tool)) {
-            let near = crate::like::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
+            let near =
+                longhaul_engine::like::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
             let near = near.map(|near| format!(", did you mean `{near}`?"));
             let near = near.unwrap_or_default();
             notes.push(format!(

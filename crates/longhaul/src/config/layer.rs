@@ -9,7 +9,6 @@ use std::path::Path;
 use crate::config::fault::{Fault, Spot};
 use crate::config::key::{self, Found};
 use crate::config::value::Value;
-use crate::like;
 use crate::written::{Content, Malformed, Node, Place, plain, toml};
 
 /// The longest file that is read.
@@ -140,7 +139,7 @@ fn unknown(path: &[&str]) -> String {
         "" => name.to_owned(),
         _ => format!("{before}.{name}"),
     };
-    let near = like::nearest(name, names.iter().map(String::as_str));
+    let near = longhaul_engine::like::nearest(name, names.iter().map(String::as_str));
     let near = near.map(whole);
     let elsewhere = || key::KEYS.iter().find(|key| last(key.path) == name);
     match near.or_else(|| elsewhere().map(|key| key.path.to_owned())) {
