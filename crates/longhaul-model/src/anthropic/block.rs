@@ -1,0 +1,182 @@
+//! One block of a reply while it comes in.
+//!
+//! Never: loses a field that it does not know, or the spelling of one.
+
+use longhaul_core::message::{Block, Thinking, ToolCall, Words};
+use longhaul_core::raw::RawJson;
+
+use crate::anthropic::wire::Delta;
+use crate::fields::{Fields, Later};
+
+/// A block that may still grow.
+#[derive(Debug)]
+pub(super) struct Open {
+    kind: Kind,
+    /// What is known of it, without what `kind` holds.
+    fields: Fields,
+    /// What deltas of unknown kinds add.
+    later: Later,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text(String),
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    Call {
+        id: String,
+        name: String,
+        /// The arguments where they came whole.
+        input: Option<RawJson>,
+        /// The arguments as they come.
+        json: String,
+    },
+    /// As it came, with the arguments of a tool that the provider uses itself.
+    Other {
+        raw: RawJson,
+        json: String,
+    },
+}
+
+impl Open {
+    /// A block as it begins.
+    pub(super) fn new(raw: &str) -> Result<Self, String> {
+        let whole = RawJson::parse(raw).map_err(|bad| bad.to_string())?;
+        let mut fields = Fields::read(raw).unwrap_or_default();
+        let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
+        let kind = match kind {
+            r#""text""# => Kind::Text(fields.take_text("text").unwrap_or_default()),
+            r#""thinking""# => Kind::Thinking {
+                text: fields.take_text("thinking").unwrap_or_default(),
+                signature: fields
+                    .take_text("signature")
+                    .filter(|seal| !seal.is_empty()),
+            },
+            r#""tool_use""# => Kind::Call {
+                id: fields.take_text("id").unwrap_or_default(),
+                name: fields.take_text("name").unwrap_or_default(),
+                input: fields.take("input"),
+                json: String::new(),
+            },
+            _ => Kind::Other {
+                raw: whole,
+                json: String::new(),
+            },
+        };
+        if !matches!(kind, Kind::Other { .. }) {
+            _ = fields.take("type");
+        }
+        Ok(Self {
+            kind,
+            fields,
+            later: Later::default(),
+        })
+    }
+
+    /// A text whose beginning was left out.
+    pub(super) fn text() -> Self {
+        Self {
+            kind: Kind::Text(String::new()),
+            fields: Fields::default(),
+            later: Later::default(),
+        }
+    }
+
+    /// The words for the reader so far.
+    pub(super) fn words(&self) -> &str {
+        match &self.kind {
+            Kind::Text(text) => text,
+            Kind::Thinking { .. } | Kind::Call { .. } | Kind::Other { .. } => "",
+        }
+    }
+
+    /// Grows by a delta, and says which words of it are for the reader.
+    pub(super) fn grow<'a>(&mut self, delta: &'a Delta<'_>, raw: &str) -> &'a str {
+        match (&mut self.kind, delta.kind.as_str()) {
+            (Kind::Text(text), "text_delta") => {
+                let more = delta.text.as_deref().unwrap_or_default();
+                text.push_str(more);
+                return more;
+            }
+            (Kind::Thinking { text, .. }, "thinking_delta") => {
+                text.push_str(delta.thinking.as_deref().unwrap_or_default());
+            }
+            (Kind::Thinking { signature, .. }, "signature_delta") => {
+                signature.clone_from(&delta.signature);
+            }
+            (Kind::Call { json, .. } | Kind::Other { json, .. }, "input_json_delta") => {
+                json.push_str(delta.partial_json.as_deref().unwrap_or_default());
+            }
+            (_, "citations_delta") => {
+                let citation = delta.citation.map(|raw| format!("[{}]", raw.get()));
+                if let Some(Ok(citation)) = citation.map(RawJson::parse) {
+                    self.later.add("citations", citation);
+                }
+            }
+            _ => self.grow_unknown(raw),
+        }
+        ""
+    }
+
+    fn grow_unknown(&mut self, raw: &str) {
+        let pairs = Fields::read(raw).unwrap_or_default().into_pairs();
+        for (name, value) in pairs.into_iter().filter(|(name, _)| name != "type") {
+            self.later.add(&name, value);
+        }
+    }
+
+    /// The block as it stands at the end.
+    pub(super) fn close(self) -> Block {
+        let Self {
+            kind,
+            mut fields,
+            later,
+        } = self;
+        let untouched = later.is_empty();
+        later.settle(&mut fields);
+        match kind {
+            Kind::Text(text) => Block::Text(Words {
+                text: text.into(),
+                extra: fields.raw(),
+            }),
+            Kind::Thinking { text, signature } => Block::Thinking(Thinking {
+                text: text.into(),
+                signature: signature.map(Into::into),
+                extra: fields.raw(),
+            }),
+            Kind::Call {
+                id,
+                name,
+                input,
+                json,
+            } => Block::ToolCall(ToolCall {
+                id,
+                name,
+                input: arguments(input, json),
+                extra: fields.raw(),
+            }),
+            Kind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
+            Kind::Other { raw, json } => {
+                if !json.is_empty() {
+                    fields.set("input", arguments(None, json));
+                }
+                Block::Other(fields.raw().unwrap_or(raw))
+            }
+        }
+    }
+}
+
+/// The arguments of a call, byte for byte. What is no JSON becomes a JSON string
+/// with the model's text: the appraisal of the call finds that a text does not
+/// fit the tool's schema, nothing is run, and the model is told so as the result
+/// of its call.
+fn arguments(whole: Option<RawJson>, json: String) -> RawJson {
+    if json.trim().is_empty() {
+        return whole
+            .filter(|input| input.as_str() != "null")
+            .unwrap_or_else(|| RawJson::of(&serde_json::Map::new()));
+    }
+    RawJson::parse(json.clone()).unwrap_or_else(|_| RawJson::of(&json))
+}

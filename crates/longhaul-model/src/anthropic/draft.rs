@@ -1,0 +1,251 @@
+//! A reply while it comes in over the stream of the Messages API.
+//!
+//! Never: finished before the provider says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_core::message::{Reply, StopReason};
+use longhaul_core::port::model::Ear;
+use longhaul_core::usage::Usage;
+use serde_json::value::RawValue;
+
+use crate::anthropic::block::Open;
+use crate::anthropic::counts::Counts;
+use crate::anthropic::wire::{DIALECT, Delta, Ending, Frame, Letter, stop};
+use crate::exchange::{Codec, Fault, Heed};
+use crate::sse::Event;
+
+/// The end as other providers say it, which some servers say here too.
+const DONE: &str = "[DONE]";
+
+/// A reply in the making.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// What the question weighs, where nobody counts.
+    input_guess: u64,
+    /// Bytes for a token.
+    bytes_per_token: u64,
+    model: Option<String>,
+    counts: Counts,
+    reason: Option<String>,
+    blocks: Vec<Open>,
+    /// Which block has which index; a new one takes it from an old one.
+    places: BTreeMap<u64, usize>,
+    /// So much of a reply has come.
+    bytes: u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) reply: Arc<Reply>,
+    pub(super) stop: StopReason,
+    pub(super) usage: Usage,
+    pub(super) model: Option<String>,
+}
+
+impl Draft {
+    /// The reply to a question that weighs so many tokens, as far as one can
+    /// guess from its bytes.
+    pub(super) fn new(input_guess: u64, bytes_per_token: u64) -> Self {
+        Self {
+            input_guess,
+            bytes_per_token,
+            ..Self::default()
+        }
+    }
+
+    /// The whole reply.
+    pub(super) fn finish(self) -> Said {
+        let usage = self.counts.settle(self.guess());
+        let reply = Reply {
+            dialect: DIALECT.to_owned(),
+            blocks: self.blocks.into_iter().map(Open::close).collect(),
+        };
+        let has_calls = reply.calls().next().is_some();
+        Said {
+            stop: stop(self.reason.as_deref(), has_calls),
+            reply: Arc::new(reply),
+            usage,
+            model: self.model,
+        }
+    }
+
+    fn guess(&self) -> Usage {
+        Usage {
+            input_tokens: self.input_guess,
+            output_tokens: self.bytes.div_ceil(self.bytes_per_token.max(1)),
+            estimated: true,
+            ..Usage::default()
+        }
+    }
+
+    fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
+        match frame.kind.as_str() {
+            "message_start" => self.begin(frame)?,
+            "content_block_start" => self.open(frame, ear)?,
+            "content_block_delta" => self.grow(frame, ear)?,
+            "message_delta" => self.end(frame)?,
+            "message_stop" => return Ok(Heed::Over),
+            // A block's end adds nothing: all of them end with the message.
+            "content_block_stop" => {}
+            _ => return Ok(Heed::Idle),
+        }
+        Ok(Heed::Moved)
+    }
+
+    fn begin(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
+        let letter: Letter<'_> = read(frame.message, "message")?;
+        self.model = letter.model.or_else(|| self.model.take());
+        if let Some(usage) = letter.usage {
+            self.counts.hear(usage.get());
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let raw = part(frame.content_block, "content_block")?;
+        let index = match frame.index {
+            Some(_) => read(frame.index, "index")?,
+            None => self.blocks.len() as u64,
+        };
+        self.push(raw, ear)?;
+        self.places.insert(index, self.blocks.len() - 1);
+        Ok(())
+    }
+
+    fn push(&mut self, raw: &str, ear: &dyn Ear) -> Result<(), Fault> {
+        let block = Open::new(raw).map_err(Fault::Nonsense)?;
+        self.bytes += raw.len() as u64;
+        say(block.words(), ear);
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    fn grow(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let delta: Delta<'_> = read(frame.delta, "delta")?;
+        let raw = part(frame.delta, "delta")?;
+        let place = match frame.index {
+            Some(_) => self.places.get(&read(frame.index, "index")?).copied(),
+            // Without an index it can only be the block that began last.
+            None => self.blocks.len().checked_sub(1),
+        };
+        let block = match place.and_then(|place| self.blocks.get_mut(place)) {
+            Some(block) => block,
+            None => self.begin_late(frame, &delta)?,
+        };
+        let words = block.grow(&delta, raw);
+        say(words, ear);
+        self.bytes += added(&delta);
+        Ok(())
+    }
+
+    /// A text can do without its beginning; a call can't.
+    fn begin_late(&mut self, frame: &Frame<'_>, delta: &Delta<'_>) -> Result<&mut Open, Fault> {
+        if delta.kind != "text_delta" {
+            let kind = &delta.kind;
+            return Err(Fault::Nonsense(format!(
+                "a {kind} for a block that never began"
+            )));
+        }
+        let index = match frame.index {
+            Some(_) => read(frame.index, "index")?,
+            None => 0,
+        };
+        let place = self.blocks.len();
+        self.places.insert(index, place);
+        self.blocks.push(Open::text());
+        self.blocks
+            .get_mut(place)
+            .ok_or_else(|| Fault::Nonsense("a block that is nowhere".to_owned()))
+    }
+
+    fn end(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
+        if frame.delta.is_some() {
+            let ending: Ending = read(frame.delta, "delta")?;
+            self.reason = ending.stop_reason.or_else(|| self.reason.take());
+        }
+        if let Some(usage) = frame.usage {
+            self.counts.hear(usage.get());
+        }
+        Ok(())
+    }
+}
+
+impl Codec for Draft {
+    fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
+        if event.data == DONE || event.data.is_empty() {
+            return Ok(Heed::Idle);
+        }
+        let frames = event.read::<Frame<'_>>();
+        let frames =
+            frames.map_err(|bad| Fault::Nonsense(format!("an event is no JSON: {bad}")))?;
+        let mut heed = Heed::Idle;
+        for mut frame in frames {
+            if frame.kind.is_empty() {
+                frame.kind = event.name.clone().unwrap_or_default();
+            }
+            if frame.kind == "error" {
+                return Err(Fault::Told(event.data.clone()));
+            }
+            match self.hear(&frame, ear)? {
+                Heed::Idle => {}
+                Heed::Moved => heed = Heed::Moved,
+                Heed::Over => return Ok(Heed::Over),
+            }
+        }
+        Ok(heed)
+    }
+
+    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
+        let letter = serde_json::from_str::<Letter<'_>>(text);
+        let letter = match letter {
+            Ok(letter) if letter.kind == "error" => return Err(Fault::Told(text.to_owned())),
+            Ok(letter) if letter.content.is_some() => letter,
+            Ok(_) | Err(_) => {
+                let what = "it answered with something that is neither a stream nor a message";
+                return Err(Fault::Nonsense(what.to_owned()));
+            }
+        };
+        for block in letter.content.unwrap_or_default() {
+            self.push(block.get(), ear)?;
+        }
+        if let Some(usage) = letter.usage {
+            self.counts.hear(usage.get());
+        }
+        self.reason = letter.stop_reason;
+        self.model = letter.model;
+        Ok(())
+    }
+
+    fn used(&self) -> Usage {
+        self.counts.so_far(self.guess())
+    }
+}
+
+fn say(words: &str, ear: &dyn Ear) {
+    if !words.is_empty() {
+        ear.words(words);
+    }
+}
+
+fn added(delta: &Delta<'_>) -> u64 {
+    let texts = [&delta.text, &delta.thinking, &delta.partial_json];
+    let bytes = texts
+        .iter()
+        .filter_map(|text| text.as_ref().map(String::len));
+    bytes.sum::<usize>() as u64
+}
+
+fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
+    raw.map(RawValue::get)
+        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>, name: &str) -> Result<T, Fault> {
+    serde_json::from_str(part(raw, name)?)
+        .map_err(|bad| Fault::Nonsense(format!("the `{name}` of an event: {bad}")))
+}

@@ -1,0 +1,54 @@
+//! The ids of calls as they go out: within the provider's alphabet, and no two alike.
+//!
+//! Never: another id for the same call of the same conversation.
+
+use std::collections::HashMap;
+
+/// The longest id that is sent.
+const ID_MAX: usize = 64;
+
+/// The longest name of a tool that is sent.
+const NAME_MAX: usize = 128;
+
+/// The ids that a conversation has given out, each with the message it stands in.
+#[derive(Debug, Default)]
+pub(super) struct Ids(HashMap<String, usize>);
+
+impl Ids {
+    /// The id of a call: the one it came with where that will do, else one by
+    /// the place of the call, which does not change when the request is made anew.
+    pub(super) fn give(&mut self, came: &str, message: usize, call: usize) -> String {
+        let mut id = plain(came, ID_MAX);
+        let mut tries = 0;
+        while id.is_empty() || self.0.contains_key(&id) {
+            id = match tries {
+                0 => format!("call_{message}_{call}"),
+                _ => format!("call_{message}_{call}_{tries}"),
+            };
+            tries += 1;
+        }
+        self.0.insert(id.clone(), message);
+        id
+    }
+
+    /// Takes back what the messages from this one on were given.
+    pub(super) fn forget_from(&mut self, message: usize) {
+        self.0.retain(|_, given| *given < message);
+    }
+}
+
+/// The name of a tool as it may stand in a request.
+pub(super) fn name(came: &str) -> String {
+    match plain(came, NAME_MAX) {
+        name if name.is_empty() => "unnamed".to_owned(),
+        name => name,
+    }
+}
+
+fn plain(came: &str, max: usize) -> String {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    came.chars()
+        .take(max)
+        .map(|letter| if fits(letter) { letter } else { '_' })
+        .collect()
+}

@@ -1,0 +1,80 @@
+//! The JSON of a Messages stream, as far as it is read.
+//!
+//! Never: refuses a field, an event or a word that it does not know.
+
+use longhaul_core::message::StopReason;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Whose blocks a reply over this wire is made of.
+pub(super) const DIALECT: &str = "anthropic";
+
+/// One event. What its parts hold is read when it is known what it is.
+#[derive(Debug, Deserialize)]
+pub(super) struct Frame<'a> {
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+    #[serde(borrow, default)]
+    pub(super) index: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+/// A message, whole or as it begins.
+#[derive(Debug, Deserialize)]
+pub(super) struct Letter<'a> {
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) model: Option<String>,
+    #[serde(borrow, default)]
+    pub(super) content: Option<Vec<&'a RawValue>>,
+    #[serde(default)]
+    pub(super) stop_reason: Option<String>,
+    #[serde(borrow, default)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+/// How a message ends.
+#[derive(Debug, Deserialize)]
+pub(super) struct Ending {
+    #[serde(default)]
+    pub(super) stop_reason: Option<String>,
+}
+
+/// What is added to a block.
+#[derive(Debug, Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) text: Option<String>,
+    #[serde(default)]
+    pub(super) thinking: Option<String>,
+    #[serde(default)]
+    pub(super) signature: Option<String>,
+    #[serde(default)]
+    pub(super) partial_json: Option<String>,
+    #[serde(borrow, default)]
+    pub(super) citation: Option<&'a RawValue>,
+}
+
+/// Why the model stopped. A window that is full cuts a reply off as a token
+/// limit does, and a reply that met a stop sequence is as whole as another.
+pub(super) fn stop(reason: Option<&str>, has_calls: bool) -> StopReason {
+    match reason {
+        Some("end_turn" | "stop_sequence") | None if has_calls => StopReason::ToolUse,
+        Some("end_turn" | "stop_sequence") | None => StopReason::EndTurn,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,
+        Some("pause_turn") => StopReason::PauseTurn,
+        Some("refusal") => StopReason::Refusal,
+        Some(other) => StopReason::Other(other.to_owned()),
+    }
+}

@@ -1,0 +1,113 @@
+//! The class of a failure, by the name a provider gives it, by its words, and by
+//! the status.
+//!
+//! Never: guesses that asking again helps where a provider says that it does not.
+
+use longhaul_core::failure::FailureClass;
+
+use crate::blame::said::Said;
+
+/// So much of the words is searched.
+const SEARCHED_LETTERS: usize = 2_000;
+
+/// Names of errors, as providers spell them in `type` and in `code`.
+const NAMES: &[(&str, FailureClass)] = &[
+    ("rate_limit_error", FailureClass::RateLimit),
+    ("rate_limit_exceeded", FailureClass::RateLimit),
+    ("rate_limit_reached_error", FailureClass::RateLimit),
+    ("too_many_requests", FailureClass::RateLimit),
+    ("overloaded_error", FailureClass::Overloaded),
+    ("engine_overloaded_error", FailureClass::Overloaded),
+    ("server_overloaded", FailureClass::Overloaded),
+    ("timeout_error", FailureClass::Timeout),
+    ("api_error", FailureClass::Server),
+    ("server_error", FailureClass::Server),
+    ("internal_server_error", FailureClass::Server),
+    ("context_length_exceeded", FailureClass::ContextOverflow),
+    ("exceed_context_size_error", FailureClass::ContextOverflow),
+    ("request_too_large", FailureClass::ContextOverflow),
+    ("authentication_error", FailureClass::Auth),
+    ("invalid_authentication_error", FailureClass::Auth),
+    ("permission_error", FailureClass::Auth),
+    ("permission_denied_error", FailureClass::Auth),
+    ("invalid_api_key", FailureClass::Auth),
+    ("billing_error", FailureClass::Quota),
+    ("insufficient_quota", FailureClass::Quota),
+    ("exceeded_current_quota_error", FailureClass::Quota),
+    ("billing_hard_limit_reached", FailureClass::Quota),
+    ("content_filter", FailureClass::Refused),
+    ("content_policy_violation", FailureClass::Refused),
+    ("not_found_error", FailureClass::InvalidRequest),
+    ("resource_not_found_error", FailureClass::InvalidRequest),
+    ("model_not_found", FailureClass::InvalidRequest),
+    ("invalid_request_error", FailureClass::InvalidRequest),
+];
+
+/// Words that tell more than the name they come under.
+const WORDS: &[(&str, FailureClass)] = &[
+    ("prompt is too long", FailureClass::ContextOverflow),
+    ("context length", FailureClass::ContextOverflow),
+    ("context window", FailureClass::ContextOverflow),
+    ("context limit", FailureClass::ContextOverflow),
+    ("context size", FailureClass::ContextOverflow),
+    ("maximum context", FailureClass::ContextOverflow),
+    ("exceeded model token limit", FailureClass::ContextOverflow),
+    ("credit balance", FailureClass::Quota),
+    ("usage limits", FailureClass::Quota),
+    ("exceeded your current quota", FailureClass::Quota),
+    ("insufficient balance", FailureClass::Quota),
+    ("content filtering policy", FailureClass::Refused),
+    ("content policy", FailureClass::Refused),
+];
+
+/// The class of an answer with this status that says this.
+pub(super) fn of(said: &Said, status: u16) -> FailureClass {
+    let named = |name: &Option<String>| {
+        let name = name.as_deref()?;
+        let row = NAMES.iter().find(|(known, _)| *known == name);
+        row.map(|(_, class)| *class)
+    };
+    let class = named(&said.code).or_else(|| named(&said.kind));
+    let class = class.unwrap_or_else(|| by_status(status));
+    match class {
+        // What these hold is told apart by nothing but words.
+        FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth => {
+            by_words(&said.words).unwrap_or(class)
+        }
+        // Some servers stumble over a conversation that is too long for them.
+        FailureClass::Server => by_words(&said.words)
+            .filter(|found| *found == FailureClass::ContextOverflow)
+            .unwrap_or(class),
+        FailureClass::Overloaded
+        | FailureClass::Timeout
+        | FailureClass::Network
+        | FailureClass::ContextOverflow
+        | FailureClass::Refused
+        | FailureClass::Quota
+        | FailureClass::Lost
+        | FailureClass::Stopped => class,
+    }
+}
+
+fn by_words(words: &str) -> Option<FailureClass> {
+    let words: String = words.chars().take(SEARCHED_LETTERS).collect();
+    let words = words.to_lowercase();
+    let row = WORDS.iter().find(|(known, _)| words.contains(known));
+    row.map(|(_, class)| *class)
+}
+
+const fn by_status(status: u16) -> FailureClass {
+    match status {
+        401 | 403 | 407 => FailureClass::Auth,
+        402 => FailureClass::Quota,
+        408 | 504 | 524 => FailureClass::Timeout,
+        // A conversation that is too long in bytes: what helps is to shorten it.
+        413 => FailureClass::ContextOverflow,
+        429 => FailureClass::RateLimit,
+        503 | 529 => FailureClass::Overloaded,
+        // Two requests met on the server, or it was too early: both pass.
+        409 | 425 => FailureClass::Server,
+        500..=599 => FailureClass::Server,
+        _ => FailureClass::InvalidRequest,
+    }
+}

@@ -1,0 +1,85 @@
+//! What a provider says when it says no, in whichever of the known shapes.
+//!
+//! Never: fails. What can't be read is quoted.
+
+use serde_json::Value;
+
+/// What was said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The kind of error, such as `overloaded_error`.
+    pub(super) kind: Option<String>,
+    /// A finer kind, such as `insufficient_quota`.
+    pub(super) code: Option<String>,
+    /// The words for people.
+    pub(super) words: String,
+}
+
+impl Said {
+    /// Reads the body of an answer.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let text = text.trim();
+        if text.is_empty() {
+            return Self::plain("it says nothing more");
+        }
+        match serde_json::from_str::<Value>(text) {
+            Ok(Value::Array(all)) => all.first().map_or_else(Self::default, Self::of),
+            Ok(value) => Self::of(&value),
+            Err(_) if text.starts_with('<') => Self::page(text),
+            Err(_) => Self::plain(text),
+        }
+    }
+
+    /// The finest name of the error.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.code.as_deref().or(self.kind.as_deref())
+    }
+
+    fn plain(words: &str) -> Self {
+        Self {
+            words: words.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        let error = value.get("error").unwrap_or(value);
+        let named = |name: &str| {
+            let found = error.get(name).or_else(|| value.get(name))?;
+            match found {
+                Value::String(text) if !text.is_empty() => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                Value::String(_)
+                | Value::Null
+                | Value::Bool(_)
+                | Value::Array(_)
+                | Value::Object(_) => None,
+            }
+        };
+        let words = error.as_str().map(str::to_owned);
+        let words = words
+            .or_else(|| named("message"))
+            .or_else(|| named("detail"));
+        Self {
+            kind: named("type").filter(|kind| kind != "error"),
+            // A number is the status once more.
+            code: named("code").filter(|code| code.parse::<f64>().is_err()),
+            words: words.unwrap_or_else(|| value.to_string()),
+        }
+    }
+
+    /// The page of a proxy or a gateway: its title says what there is to say.
+    fn page(text: &str) -> Self {
+        let lower = text.to_ascii_lowercase();
+        let title = lower.find("<title").and_then(|open| {
+            let from = open + lower[open..].find('>')? + 1;
+            let to = from + lower[from..].find("</title")?;
+            Some(text[from..to].trim())
+        });
+        match title.filter(|title| !title.is_empty()) {
+            Some(title) => Self::plain(&format!("a web page that says `{title}`")),
+            None => Self::plain("a web page without a title"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How long a provider asks us to wait, in any of the ways they say it.
+//!
+//! Never: longer than a day, whatever a header says; and the time is handed in.
+
+use jiff::fmt::rfc2822;
+use longhaul_core::time::{Millis, Timestamp};
+use reqwest::header::HeaderMap;
+
+const LONGEST: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// From here on a bare number is a point in time, in seconds or milliseconds.
+const EPOCH_SECONDS: f64 = 1e9;
+const EPOCH_MILLIS: f64 = 1e12;
+
+/// What the headers ask for. The times at which limits are filled up again are
+/// only looked at when a limit is what `limited` us.
+pub(super) fn asked(headers: &HeaderMap, now: Timestamp, limited: bool) -> Option<Millis> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let exact = text("retry-after-ms").and_then(|text| number(text).and_then(millis));
+    let exact = exact.or_else(|| text("retry-after").and_then(|text| span(text, now)));
+    let asked = exact.or_else(|| limited.then(|| reset(headers, now)).flatten());
+    asked.map(|span| span.min(LONGEST))
+}
+
+/// The limit that is used up decides, the latest of them. Where none says that
+/// it is, the first that is filled up again may be the one.
+fn reset(headers: &HeaderMap, now: Timestamp) -> Option<Millis> {
+    let mut empty = None;
+    let mut first = None;
+    for (name, value) in headers {
+        let Some(remaining) = remaining(name.as_str()) else {
+            continue;
+        };
+        let Some(wait) = value.to_str().ok().and_then(|text| span(text.trim(), now)) else {
+            continue;
+        };
+        let left = headers.get(remaining).and_then(|left| left.to_str().ok());
+        if left.is_some_and(|left| left.trim() == "0") {
+            empty = empty.max(Some(wait));
+        }
+        first = Some(first.map_or(wait, |first: Millis| first.min(wait)));
+    }
+    empty.or(first)
+}
+
+/// The header beside one that says when a limit is filled up, if it is one.
+fn remaining(name: &str) -> Option<String> {
+    if let Some(limit) = name.strip_prefix("x-ratelimit-reset") {
+        return Some(format!("x-ratelimit-remaining{limit}"));
+    }
+    let limit = name
+        .strip_prefix("anthropic-ratelimit-")?
+        .strip_suffix("-reset")?;
+    Some(format!("anthropic-ratelimit-{limit}-remaining"))
+}
+
+/// A span in seconds, as `6m0s`, as a date of HTTP or as one of RFC 3339.
+fn span(text: &str, now: Timestamp) -> Option<Millis> {
+    if let Some(seconds) = number(text) {
+        return match seconds {
+            _ if seconds >= EPOCH_MILLIS => Some(until(seconds * 1e3, now)),
+            _ if seconds >= EPOCH_SECONDS => Some(until(seconds * 1e6, now)),
+            _ => millis(seconds * 1e3),
+        };
+    }
+    if let Some(span) = units(text) {
+        return millis(span);
+    }
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at.since(now));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp::from_micros(at.as_microsecond()).since(now))
+}
+
+fn until(micros: f64, now: Timestamp) -> Millis {
+    Timestamp::from_micros(micros as i64).since(now)
+}
+
+fn number(text: &str) -> Option<f64> {
+    let digits = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let plain = !text.is_empty() && text.chars().all(digits);
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// Milliseconds, rounded up: to ask too early is to be told to wait again.
+fn millis(millis: f64) -> Option<Millis> {
+    (millis.is_finite() && millis >= 0.0).then(|| Millis(millis.ceil() as u64))
+}
+
+/// The milliseconds of a text such as `1h2m3.5s` or `350ms`.
+fn units(text: &str) -> Option<f64> {
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let count: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest
+            .find(|letter: char| letter.is_ascii_digit())
+            .unwrap_or(rest.len());
+        total += count
+            * match &rest[..unit] {
+                "ms" => 1.0,
+                "s" => 1e3,
+                "m" => 60e3,
+                "h" => 3_600e3,
+                "d" => 86_400e3,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    (!text.is_empty()).then_some(total)
+}

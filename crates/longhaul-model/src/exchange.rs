@@ -1,0 +1,153 @@
+//! One exchange with a provider: the question goes out, the codec hears the answer.
+//!
+//! Never: knows what a provider's JSON means, and never asks twice.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use longhaul_core::failure::Failure;
+use longhaul_core::port::model::Ear;
+use longhaul_core::time::Clock;
+use longhaul_core::usage::Usage;
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+
+use crate::blame::Blame;
+use crate::http::Http;
+use crate::http::answer::Answer;
+use crate::http::trouble::Trouble;
+use crate::key::ApiKey;
+use crate::sse::{Event, Events};
+
+/// Somebody who puts a reply together from what a provider sends.
+pub(crate) trait Codec: Send {
+    /// Hears one event; words for the reader go to `ear`.
+    fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault>;
+
+    /// Hears a reply that came whole, from a server that does not stream.
+    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault>;
+
+    /// What the exchange has used so far, as far as one can guess.
+    fn used(&self) -> Usage;
+}
+
+/// What an event was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heed {
+    /// A sign of life.
+    Idle,
+    /// Something of the reply.
+    Moved,
+    /// The end of the reply.
+    Over,
+}
+
+/// Why a codec hears no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The provider says that it failed: its error, as it came.
+    Told(String),
+    /// What it says makes no sense.
+    Nonsense(String),
+}
+
+/// A line to one operation of a provider.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) provider: String,
+    pub(crate) http: Http,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) key: Option<ApiKey>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// How hearing ended without a reply.
+enum Ended {
+    Trouble(Trouble),
+    Fault(Fault),
+}
+
+impl From<Trouble> for Ended {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl Line {
+    /// Sends a question and lets the codec hear the answer to its end.
+    pub(crate) async fn ask(
+        &self,
+        body: Bytes,
+        codec: &mut dyn Codec,
+        ear: &dyn Ear,
+    ) -> Result<(), Failure> {
+        let sent = self.http.post(&self.url, &self.headers, body).await;
+        let mut answer = sent.map_err(|trouble| self.blame().lost(&trouble, None))?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        if !(200..300).contains(&status) {
+            let body = answer.beginning().await;
+            return Err(self.blame().refused(status, &headers, &body));
+        }
+        let heard = match answer.is_stream() {
+            true => self.hear(answer, codec, ear).await,
+            false => hear_whole(answer, codec, ear).await,
+        };
+        heard.map_err(|ended| {
+            let blame = self.blame();
+            let failure = match ended {
+                Ended::Trouble(trouble) => blame.lost(&trouble, Some(&headers)),
+                Ended::Fault(Fault::Told(error)) => blame.told(&headers, &error),
+                Ended::Fault(Fault::Nonsense(what)) => blame.nonsense(&headers, &what),
+            };
+            Failure {
+                usage: Some(codec.used()),
+                ..failure
+            }
+        })
+    }
+
+    async fn hear(
+        &self,
+        answer: Answer,
+        codec: &mut dyn Codec,
+        ear: &dyn Ear,
+    ) -> Result<(), Ended> {
+        let stall = self.http.limits().stall;
+        let mut events = Events::new(answer);
+        loop {
+            let moved = tokio::time::timeout(stall, step(&mut events, codec, ear)).await;
+            match moved.map_err(|_| Trouble::Stall(stall))?? {
+                Heed::Over => return Ok(()),
+                Heed::Moved | Heed::Idle => {}
+            }
+        }
+    }
+
+    fn blame(&self) -> Blame<'_> {
+        Blame {
+            provider: &self.provider,
+            key: self.key.as_ref(),
+            now: self.clock.now(),
+        }
+    }
+}
+
+/// Hears events until one moves the reply on.
+async fn step(events: &mut Events, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<Heed, Ended> {
+    while let Some(event) = events.next().await? {
+        match codec.event(&event, ear) {
+            Ok(Heed::Idle) => {}
+            Ok(heed @ (Heed::Moved | Heed::Over)) => return Ok(heed),
+            // Half an event is the end of the stream, not nonsense.
+            Err(Fault::Nonsense(_)) if event.torn => break,
+            Err(fault) => return Err(Ended::Fault(fault)),
+        }
+    }
+    Err(Trouble::Cut.into())
+}
+
+async fn hear_whole(mut answer: Answer, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<(), Ended> {
+    let body = answer.whole().await?;
+    codec.whole(&body, ear).map_err(Ended::Fault)
+}

@@ -1,0 +1,89 @@
+//! The way to a provider's server: sends one question, hands over what comes back.
+//!
+//! Never: follows a redirect, waits without an end, reads without one, or sends
+//! a question twice when anything came back for it.
+
+pub(crate) mod answer;
+mod client;
+mod limits;
+pub(crate) mod trouble;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Url};
+
+use crate::http::answer::Answer;
+
+pub use crate::http::limits::Limits;
+pub use crate::http::trouble::Trouble;
+
+/// A server that questions go to. A copy shares its connections.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    base: Url,
+    limits: Limits,
+    /// It has answered before, so a connection may lie in the pool.
+    answered: Arc<AtomicBool>,
+}
+
+impl Http {
+    /// The way to the server at this address, such as `https://api.anthropic.com`.
+    pub fn new(base: &str, limits: Limits) -> Result<Self, Trouble> {
+        let base = client::address(base)?;
+        Ok(Self {
+            client: client::client(&base, limits.connect)?,
+            base,
+            limits,
+            answered: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// What binds each exchange.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The address of an operation. A base that ends in the version already
+    /// stays as it is: people copy both spellings.
+    pub(crate) fn at(&self, version: &str, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let base = self.base.path().trim_end_matches('/');
+        let version = match base.rsplit('/').next() == Some(version) {
+            true => String::new(),
+            false => format!("/{version}"),
+        };
+        url.set_path(&format!("{base}{version}/{path}"));
+        url
+    }
+
+    /// Sends a question. A server may close a connection of the pool in the
+    /// moment we take it; then, with nothing received, it is sent once more.
+    pub(crate) async fn post(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, Trouble> {
+        let may_be_stale = self.answered.load(Ordering::Relaxed);
+        let sent = self.send(url, headers, body.clone()).await;
+        let answer = match sent {
+            Err(Trouble::Closed(_)) if may_be_stale => self.send(url, headers, body).await,
+            Ok(_) | Err(_) => sent,
+        }?;
+        self.answered.store(true, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Answer, Trouble> {
+        let request = self.client.post(url.clone()).headers(headers.clone());
+        let sending = request.body(body).send();
+        let sent = tokio::time::timeout(self.limits.first_byte, sending).await;
+        let sent = sent.map_err(|_| Trouble::NoAnswer(self.limits.first_byte))?;
+        let response = sent.map_err(|error| Trouble::of(error, self.limits.connect))?;
+        Ok(Answer::new(response, self.limits))
+    }
+}

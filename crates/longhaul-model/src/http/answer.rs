@@ -1,0 +1,91 @@
+//! An answer as it comes in, piece by piece.
+//!
+//! Never: longer than the limit, and never waited for without an end.
+
+use bytes::Bytes;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+
+use crate::http::limits::Limits;
+use crate::http::trouble::Trouble;
+
+/// So much of an answer that says no is read; the rest is dropped with its connection.
+const NO_BYTES_MAX: usize = 64 * 1024;
+
+/// What is surely no stream of events.
+const NO_STREAMS: &[&str] = &["application/json", "text/html"];
+
+/// What a server answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    response: Response,
+    limits: Limits,
+    read: usize,
+}
+
+impl Answer {
+    pub(super) const fn new(response: Response, limits: Limits) -> Self {
+        Self {
+            response,
+            limits,
+            read: 0,
+        }
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Whether it may be a stream of events. A server that says nothing, or
+    /// something odd, is taken at the word that was asked for.
+    pub(crate) fn is_stream(&self) -> bool {
+        let said = self.headers().get(CONTENT_TYPE);
+        let said = said.map_or(&b""[..], |said| said.as_bytes());
+        let said = String::from_utf8_lossy(said).to_ascii_lowercase();
+        !NO_STREAMS.iter().any(|kind| said.starts_with(kind))
+    }
+
+    /// The next piece; none: it is over.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        let (wait, late) = match self.read {
+            0 => (
+                self.limits.first_byte,
+                Trouble::NoAnswer(self.limits.first_byte),
+            ),
+            _ => (self.limits.idle, Trouble::Silence(self.limits.idle)),
+        };
+        let next = tokio::time::timeout(wait, self.response.chunk()).await;
+        let piece = next.map_err(|_| late)?.map_err(Trouble::midway)?;
+        self.read += piece.as_ref().map_or(0, Bytes::len);
+        match self.read > self.limits.bytes {
+            true => Err(Trouble::TooLong(self.limits.bytes)),
+            false => Ok(piece),
+        }
+    }
+
+    /// All of it.
+    pub(crate) async fn whole(&mut self) -> Result<Vec<u8>, Trouble> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.next().await? {
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    }
+
+    /// The beginning of an answer that says no, as far as it comes: what is
+    /// missing of it is no trouble of its own.
+    pub(crate) async fn beginning(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        while body.len() < NO_BYTES_MAX
+            && let Ok(Some(piece)) = self.next().await
+        {
+            body.extend_from_slice(&piece);
+        }
+        body.truncate(NO_BYTES_MAX);
+        body
+    }
+}

@@ -1,0 +1,74 @@
+//! Makes the client for one address: which certificates it needs, and whether a
+//! proxy may stand between.
+//!
+//! Never: sends what is meant for this machine or this house to a proxy.
+
+use std::net::IpAddr;
+use std::sync::Once;
+use std::time::Duration;
+
+use reqwest::{Client, Url};
+
+use crate::http::trouble::{Trouble, cause};
+
+/// A connection that nobody used for so long is closed: most servers close
+/// theirs after a minute, and the one who closes first loses no question.
+const POOL_IDLE: Duration = Duration::from_secs(45);
+
+/// Reads an address; a key or a query in it is refused, because addresses are shown.
+pub(super) fn address(base: &str) -> Result<Url, Trouble> {
+    let bad = |why: &str| Trouble::Address(why.to_owned());
+    let url: Url = base.trim().parse().map_err(|_| bad("it is no URL"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("only http:// and https:// are spoken"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+        return Err(bad("a name, a password or a query has no place in it"));
+    }
+    if url.host().is_none() {
+        return Err(bad("it names no host"));
+    }
+    Ok(url)
+}
+
+pub(super) fn client(base: &Url, connect: Duration) -> Result<Client, Trouble> {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // An error says that there is one already, which is as good.
+        _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let client = Client::builder()
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_idle_timeout(POOL_IDLE)
+        .tcp_nodelay(true)
+        .connect_timeout(connect);
+    let client = match is_near(base) {
+        true => client.no_proxy(),
+        false => client,
+    };
+    let client = match base.scheme() {
+        // A machine without certificates can still talk without TLS.
+        "http" => client.tls_certs_only([]).build(),
+        _ => client.build(),
+    };
+    client.map_err(|error| Trouble::Client(cause(&error)))
+}
+
+/// Whether the host is this machine or stands in the same house by its address.
+fn is_near(base: &Url) -> bool {
+    let host = base.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()
+        }
+        Ok(IpAddr::V6(ip)) => {
+            ip.is_loopback()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                || ip.is_unspecified()
+        }
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}

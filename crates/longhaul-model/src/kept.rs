@@ -1,0 +1,68 @@
+//! What an adapter keeps between the turns of a run: bounded, and gone without harm.
+//!
+//! Never: the truth. What is missing here is made again from the conversation.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longhaul_core::id::RunId;
+
+/// So many runs are remembered.
+const RUNS_MAX: usize = 256;
+
+/// So many bytes are, in all.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Something of a size.
+pub(crate) trait Weighs {
+    fn bytes(&self) -> usize;
+}
+
+/// What is kept, the run that was asked for last at the end.
+pub(crate) struct Kept<T> {
+    runs: Mutex<VecDeque<(RunId, T)>>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            runs: Mutex::new(VecDeque::new()),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Kept<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kept({} runs)", self.lock().len())
+    }
+}
+
+impl<T> Kept<T> {
+    /// Takes out what is kept for a run. Whoever takes it has it alone.
+    pub(crate) fn take(&self, run: RunId) -> Option<T> {
+        let mut runs = self.lock();
+        let place = runs.iter().rposition(|(has, _)| *has == run)?;
+        runs.remove(place).map(|(_, kept)| kept)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(RunId, T)>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Weighs> Kept<T> {
+    /// Keeps this for a run, and lets go of the oldest where it grows too much.
+    pub(crate) fn put(&self, run: RunId, kept: T) {
+        let mut runs = self.lock();
+        runs.retain(|(has, _)| *has != run);
+        runs.push_back((run, kept));
+        let mut bytes: usize = runs.iter().map(|(_, kept)| kept.bytes()).sum();
+        while runs.len() > RUNS_MAX || bytes > BYTES_MAX {
+            let Some((_, oldest)) = runs.pop_front() else {
+                break;
+            };
+            bytes -= oldest.bytes();
+        }
+    }
+}
