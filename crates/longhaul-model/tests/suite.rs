@@ -2,5 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod anthropic;
+    mod kit;
     mod scripted;
 }

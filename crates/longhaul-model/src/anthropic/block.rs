@@ -44,6 +44,9 @@ impl Open {
     /// A block as it begins.
     pub(super) fn new(raw: &str) -> Result<Self, String> {
         let whole = RawJson::parse(raw).map_err(|bad| bad.to_string())?;
+        if !whole.as_str().starts_with('{') {
+            return Err("a block that is no object".to_owned());
+        }
         let mut fields = Fields::read(raw).unwrap_or_default();
         let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
         let kind = match kind {

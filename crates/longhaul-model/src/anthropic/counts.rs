@@ -13,9 +13,19 @@ pub(super) struct Counts {
     cached: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
+    /// The count of the output is that of the whole.
+    is_final: bool,
 }
 
 impl Counts {
+    /// Hears the `usage` at the end of a message.
+    pub(super) fn hear_last(&mut self, usage: &str) {
+        let before = self.output.take();
+        self.hear(usage);
+        self.is_final = self.is_final || self.output.is_some();
+        self.output = self.output.or(before);
+    }
+
     /// Hears the `usage` of an event. Counts are of the whole message, so a
     /// newer one takes the place of an older.
     pub(super) fn hear(&mut self, usage: &str) {
@@ -34,24 +44,24 @@ impl Counts {
 
     /// The usage of a whole reply; what the provider never said is guessed.
     pub(super) fn settle(&self, guess: Usage) -> Usage {
+        let output = self.output.filter(|_| self.is_final);
         Usage {
             input_tokens: self.input.unwrap_or(guess.input_tokens),
-            output_tokens: self.output.unwrap_or(guess.output_tokens),
+            // What is said at the beginning is only the count of the beginning.
+            output_tokens: output
+                .unwrap_or_else(|| guess.output_tokens.max(self.output.unwrap_or(0))),
             cached_tokens: self.cached.unwrap_or(0),
             cache_write_tokens: self.cache_write.unwrap_or(0),
             reasoning_tokens: self.reasoning.unwrap_or(0),
-            estimated: self.input.is_none() || self.output.is_none(),
+            estimated: self.input.is_none() || output.is_none(),
         }
     }
 
-    /// The usage of a reply that broke off: the count of the output that was
-    /// said at its beginning is only that of its beginning.
+    /// The usage of a reply that broke off.
     pub(super) fn so_far(&self, guess: Usage) -> Usage {
-        let said = self.settle(guess);
         Usage {
-            output_tokens: said.output_tokens.max(guess.output_tokens),
             estimated: true,
-            ..said
+            ..self.settle(guess)
         }
     }
 }

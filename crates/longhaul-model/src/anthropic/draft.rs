@@ -146,7 +146,7 @@ impl Draft {
         if delta.kind != "text_delta" {
             let kind = &delta.kind;
             return Err(Fault::Nonsense(format!(
-                "a {kind} for a block that never began"
+                "`{kind}` for a block that never began"
             )));
         }
         let index = match frame.index {
@@ -167,7 +167,7 @@ impl Draft {
             self.reason = ending.stop_reason.or_else(|| self.reason.take());
         }
         if let Some(usage) = frame.usage {
-            self.counts.hear(usage.get());
+            self.counts.hear_last(usage.get());
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Codec for Draft {
             self.push(block.get(), ear)?;
         }
         if let Some(usage) = letter.usage {
-            self.counts.hear(usage.get());
+            self.counts.hear_last(usage.get());
         }
         self.reason = letter.stop_reason;
         self.model = letter.model;

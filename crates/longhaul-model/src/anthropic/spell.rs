@@ -17,7 +17,7 @@ use crate::pictures::Pictures;
 const MEDIA_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 /// The longest picture that is taken, as base64.
-const PICTURE_MAX: usize = 5 * 1024 * 1024;
+const PICTURE_MAX: u64 = 5 * 1024 * 1024;
 
 /// Where arguments stand that are no object: the provider takes nothing else,
 /// and the model recognises its own slip by this name.
@@ -37,17 +37,18 @@ impl Album {
         };
         for part in parts {
             let Part::Image(image) = part else { continue };
-            let size = usize::try_from(image.blob.size).unwrap_or(usize::MAX);
-            let fits = size / 3 < PICTURE_MAX / 4;
-            let known = MEDIA_TYPES.contains(&image.media_type.as_str());
-            if known
-                && fits
+            if may_be_shown(image)
                 && let Some(bytes) = from.bytes(image).await
             {
                 self.0.insert(image.blob.hash, STANDARD.encode(bytes));
             }
         }
     }
+}
+
+fn may_be_shown(image: &ImageRef) -> bool {
+    let known = MEDIA_TYPES.contains(&image.media_type.as_str());
+    known && image.blob.size / 3 < PICTURE_MAX / 4
 }
 
 /// A JSON string.
@@ -80,7 +81,8 @@ pub(super) fn words_block(out: &mut Vec<u8>, words: &str) {
 }
 
 fn picture(out: &mut Vec<u8>, image: &ImageRef, album: &Album) {
-    let Some(data) = album.0.get(&image.blob.hash) else {
+    let data = album.0.get(&image.blob.hash);
+    let Some(data) = data.filter(|_| may_be_shown(image)) else {
         let (kind, size) = (&image.media_type, image.blob.size);
         words_block(
             out,

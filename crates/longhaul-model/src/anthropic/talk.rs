@@ -219,11 +219,17 @@ impl Scroll<'_> {
                 }
             }
         }
-        // A result whose call is gone is still something that was seen.
-        for result in left.into_iter().flatten() {
-            self.parts(&result.content, album);
+        let strays: Vec<&ToolResult> = left.into_iter().flatten().collect();
+        if strays.is_empty() {
+            return missing;
         }
-        missing
+        // A result whose call is gone is still something that was seen; but words
+        // may only stand behind the results of all calls.
+        self.settle(&missing);
+        for stray in strays {
+            self.parts(&stray.content, album);
+        }
+        Vec::new()
     }
 
     /// Writes what the model said, and says which calls it wants made.

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+const NOTHING: &str = "it says nothing more";
+
 /// What was said.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
@@ -21,10 +23,10 @@ impl Said {
         let text = String::from_utf8_lossy(body);
         let text = text.trim();
         if text.is_empty() {
-            return Self::plain("it says nothing more");
+            return Self::plain(NOTHING);
         }
         match serde_json::from_str::<Value>(text) {
-            Ok(Value::Array(all)) => all.first().map_or_else(Self::default, Self::of),
+            Ok(Value::Array(all)) => all.first().map_or_else(|| Self::plain(NOTHING), Self::of),
             Ok(value) => Self::of(&value),
             Err(_) if text.starts_with('<') => Self::page(text),
             Err(_) => Self::plain(text),
@@ -62,9 +64,9 @@ impl Said {
             .or_else(|| named("message"))
             .or_else(|| named("detail"));
         Self {
-            kind: named("type").filter(|kind| kind != "error"),
+            kind: named("type").filter(|kind| is_name(kind) && kind != "error"),
             // A number is the status once more.
-            code: named("code").filter(|code| code.parse::<f64>().is_err()),
+            code: named("code").filter(|code| is_name(code)),
             words: words.unwrap_or_else(|| value.to_string()),
         }
     }
@@ -82,4 +84,8 @@ impl Said {
             None => Self::plain("a web page without a title"),
         }
     }
+}
+
+fn is_name(text: &str) -> bool {
+    text.parse::<f64>().is_err()
 }

@@ -1,0 +1,8 @@
+//! The Messages API over real sockets: what is sent, what is heard, what fails.
+
+mod failures;
+mod kit;
+mod requests;
+mod spec;
+mod streams;
+mod transport;

@@ -1,0 +1,280 @@
+//! What the provider sends when it says no, and what becomes of it.
+
+use super::kit::{KEY, RECORDED, answer, hello, model};
+use crate::suite::kit::{Server, plain, streamed};
+
+/// Status, kind, words, and the class.
+const TABLE: &[(u16, &str, &str, &str)] = &[
+    (
+        400,
+        "invalid_request_error",
+        "messages: at least one message is required",
+        "invalid_request",
+    ),
+    (
+        400,
+        "invalid_request_error",
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "context_overflow",
+    ),
+    (
+        400,
+        "invalid_request_error",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+        "context_overflow",
+    ),
+    (
+        400,
+        "invalid_request_error",
+        "Your credit balance is too low to access the Anthropic API.",
+        "quota",
+    ),
+    (
+        400,
+        "invalid_request_error",
+        "You have reached your specified API usage limits.",
+        "quota",
+    ),
+    (
+        400,
+        "invalid_request_error",
+        "Output blocked by content filtering policy",
+        "refused",
+    ),
+    (401, "authentication_error", "invalid x-api-key", "auth"),
+    (402, "billing_error", "Payment required", "quota"),
+    (
+        403,
+        "permission_error",
+        "Your API key does not have permission",
+        "auth",
+    ),
+    (
+        404,
+        "not_found_error",
+        "model: claude-nope",
+        "invalid_request",
+    ),
+    (
+        413,
+        "request_too_large",
+        "Request exceeds the maximum size",
+        "context_overflow",
+    ),
+    (
+        429,
+        "rate_limit_error",
+        "Number of request tokens has exceeded your per-minute rate limit",
+        "rate_limit",
+    ),
+    (500, "api_error", "Internal server error", "server"),
+    (504, "timeout_error", "The request timed out", "timeout"),
+    (529, "overloaded_error", "Overloaded", "overloaded"),
+];
+
+/// What others send, or a proxy before them: status, body, class.
+const STRANGE: &[(u16, &str, &str)] = &[
+    (
+        502,
+        "<html><head><TITLE>502 Bad Gateway</TITLE></head><body>nginx</body></html>",
+        "server",
+    ),
+    (503, "<!doctype html><p>busy", "overloaded"),
+    (503, "", "overloaded"),
+    (
+        403,
+        "<title>Attention Required! | Cloudflare</title>",
+        "auth",
+    ),
+    (524, "", "timeout"),
+    (400, "not JSON", "invalid_request"),
+    (400, "[]", "invalid_request"),
+    (400, "null", "invalid_request"),
+    (
+        400,
+        r#"{"error":"model requires more context length"}"#,
+        "context_overflow",
+    ),
+    (
+        400,
+        r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+        "context_overflow",
+    ),
+    (
+        429,
+        r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+        "quota",
+    ),
+    (
+        401,
+        r#"{"error":{"message":"bad key sk-ant-very-secret-0123456789","code":401}}"#,
+        "auth",
+    ),
+    (422, r#"{"detail":"nope"}"#, "invalid_request"),
+    (500, r#"{"error":{"type":5,"message":["x"]}}"#, "server"),
+    (409, "", "server"),
+    (418, "", "invalid_request"),
+    (301, "", "invalid_request"),
+];
+
+#[tokio::test]
+async fn each_class_by_status_and_in_the_middle_of_a_stream() {
+    let body = |kind: &str, words: &str| {
+        format!(
+            r#"{{"type":"error","error":{{"type":"{kind}","message":"{words}"}},"request_id":"req_b"}}"#
+        )
+    };
+    let mut plans = Vec::new();
+    for (status, kind, words, _) in TABLE {
+        let headers = [
+            ("content-type", "application/json"),
+            ("request-id", "req_1"),
+        ];
+        plans.push(plain(*status, &headers, &body(kind, words)));
+        let begun = &RECORDED[..RECORDED.find("event: ping").unwrap()];
+        let error = body(kind, words);
+        plans.push(streamed(
+            format!("{begun}event: error\ndata: {error}\n\n").as_bytes(),
+        ));
+    }
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    for (status, kind, words, class) in TABLE {
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.class.as_str(), *class, "{words}");
+        assert_eq!(failure.status, Some(*status));
+        assert_eq!(failure.request_id.as_deref(), Some("req_1"));
+        assert_eq!(
+            failure.message,
+            format!("anthropic answered {status} ({kind}): {words}")
+        );
+        assert_eq!(failure.usage, None);
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.class.as_str(), *class, "in the stream: {words}");
+        assert_eq!(failure.status, Some(200));
+        assert_eq!(failure.request_id.as_deref(), Some("req_7"));
+        let usage = failure.usage.unwrap();
+        assert!(usage.estimated && usage.cached_tokens == 2_000, "{usage:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_proxies_and_others_send() {
+    let headers = [("location", "https://elsewhere.example/")];
+    let plans = STRANGE
+        .iter()
+        .map(|(status, body, _)| plain(*status, &headers, body));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for (status, body, class) in STRANGE {
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.class.as_str(), *class, "{status} {body}");
+        assert!(!failure.message.contains(KEY), "{}", failure.message);
+        all.push_str(&format!(
+            "{}: {}\n",
+            failure.class.as_str(),
+            failure.message
+        ));
+    }
+    insta::assert_snapshot!("strange", all);
+}
+
+#[tokio::test]
+async fn words_are_short_and_on_one_line() {
+    let long = format!("a\r\n\u{7}{}{KEY}", "ü".repeat(480));
+    let endless = "x".repeat(32 * 1024 * 1024);
+    let server = Server::new(vec![plain(400, &[], &long), plain(400, &[], &endless)]).await;
+    let model = model(&server);
+    for _ in 0..2 {
+        let words = answer(&server, &model, &hello())
+            .await
+            .0
+            .unwrap_err()
+            .message;
+        assert_eq!(words.chars().count(), 500);
+        assert!(!words.chars().any(char::is_control));
+        assert!(!words.contains("sk-ant"), "{words}");
+    }
+}
+
+type Headers = &'static [(&'static str, &'static str)];
+
+/// Headers of a 429, and the milliseconds to wait; it is 12:00 on 2026-11-15.
+const WAITS: &[(Headers, Option<u64>)] = &[
+    (&[], None),
+    (&[("retry-after", "30")], Some(30_000)),
+    (&[("retry-after", "0.5")], Some(500)),
+    (&[("retry-after", "0")], Some(0)),
+    (&[("retry-after", "soon")], None),
+    (&[("retry-after", "-5")], None),
+    (&[("retry-after", "99999999")], Some(86_400_000)),
+    (
+        &[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")],
+        Some(7_000),
+    ),
+    (&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")], Some(0)),
+    (
+        &[("retry-after-ms", "1500.2"), ("retry-after", "30")],
+        Some(1_501),
+    ),
+    (&[("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
+    (&[("x-ratelimit-reset-tokens", "1h2m3.5s")], Some(3_723_500)),
+    (&[("x-ratelimit-reset-tokens", "350ms")], Some(350)),
+    (&[("x-ratelimit-reset-requests", "12")], Some(12_000)),
+    (&[("x-ratelimit-reset", "1794744005000")], Some(5_000)),
+    (&[("x-ratelimit-reset", "1794744006")], Some(6_000)),
+    (
+        &[
+            ("x-ratelimit-reset-requests", "9s"),
+            ("x-ratelimit-reset-tokens", "4s"),
+        ],
+        Some(4_000),
+    ),
+    (
+        &[
+            ("x-ratelimit-reset-requests", "9s"),
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-tokens", "4s"),
+            ("x-ratelimit-remaining-tokens", "100"),
+        ],
+        Some(9_000),
+    ),
+    (
+        &[
+            ("anthropic-ratelimit-tokens-reset", "2026-11-15T12:00:40Z"),
+            ("anthropic-ratelimit-tokens-remaining", "0"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-15T12:01:00Z"),
+            ("anthropic-ratelimit-requests-remaining", "49"),
+        ],
+        Some(40_000),
+    ),
+    (&[("x-ratelimit-reset-requests", "5parsecs")], None),
+];
+
+#[tokio::test]
+async fn how_long_to_wait() {
+    let body = r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
+    let plans = WAITS.iter().map(|(headers, _)| plain(429, headers, body));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    for (headers, wait) in WAITS {
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.retry_after.map(|wait| wait.0), *wait, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_does_not_pass_is_not_waited_for() {
+    let headers = [("retry-after", "30"), ("x-ratelimit-reset-requests", "9s")];
+    let server = Server::new(vec![
+        plain(401, &headers, ""),
+        plain(500, &headers[1..], ""),
+    ])
+    .await;
+    let model = model(&server);
+    for _ in 0..2 {
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.retry_after, None);
+    }
+}

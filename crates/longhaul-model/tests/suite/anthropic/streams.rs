@@ -1,0 +1,255 @@
+//! What is heard: the recorded stream cut anywhere, and streams that are odd.
+
+use super::kit::{RECORDED, answer, hello, lines, model};
+use crate::suite::kit::{Act, END, STREAM, Server, chunk, plain, streamed};
+
+/// The stream in two chunks, cut at a byte.
+fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
+    let (before, after) = bytes.split_at(at);
+    let head = [STREAM.as_bytes(), &chunk(before)].concat();
+    vec![
+        Act::Send(head),
+        Act::Send([&chunk(after), END.as_bytes()].concat()),
+    ]
+}
+
+#[tokio::test]
+async fn a_stream_is_the_same_wherever_it_is_cut() {
+    let bytes = RECORDED.as_bytes();
+    let mut plans: Vec<_> = (0..=bytes.len()).map(|at| cut(bytes, at)).collect();
+    let single: Vec<u8> = bytes.iter().flat_map(|byte| chunk(&[*byte])).collect();
+    plans.push(vec![Act::Send(
+        [STREAM.as_bytes(), &single, END.as_bytes()].concat(),
+    )]);
+    let crlf = RECORDED.replace('\n', "\r\n");
+    plans.push(streamed(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes()));
+    let rounds = plans.len();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let (first, heard) = answer(&server, &model, &hello()).await;
+    insta::assert_snapshot!("recorded", lines(&first));
+    assert_eq!(heard, "I look – now 🙂.");
+    let first = first.unwrap();
+    for round in 1..rounds {
+        let words = crate::suite::kit::Heard::default();
+        let question = super::kit::ask(&hello());
+        let again = longhaul_core::port::model::Model::reply(&model, &question, &words).await;
+        assert_eq!(again.unwrap(), first, "cut at {round}");
+        assert_eq!(words.text(), heard, "cut at {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_is_never_a_reply() {
+    let end = RECORDED.rfind("event: message_stop").unwrap();
+    let lengths: Vec<usize> = (0..=end)
+        .step_by(97)
+        .chain([end, end + 10, end + 40])
+        .collect();
+    let plans = lengths
+        .iter()
+        .map(|length| streamed(&RECORDED.as_bytes()[..*length]));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    for length in lengths {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        let failure = answered.unwrap_err();
+        assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
+        assert_eq!(failure.request_id.as_deref(), Some("req_7"));
+        let usage = failure.usage.unwrap();
+        assert!(usage.estimated && usage.input_tokens > 0, "{usage:?}");
+    }
+}
+
+fn events(events: &[&str]) -> String {
+    events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect()
+}
+
+const START: &str = r#"{"type":"message_start","message":{"model":"m","usage":{"input_tokens":3,"output_tokens":1}}}"#;
+const TEXT: &str =
+    r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hi"}}"#;
+const MORE: &str =
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"!"}}"#;
+const CALL: &str = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"clock","input":{}}}"#;
+const STOP: &str = r#"{"type":"message_stop"}"#;
+
+fn ending(reason: &str) -> String {
+    format!(
+        r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}},"usage":{{"output_tokens":5}}}}"#
+    )
+}
+
+fn arguments(json: &str) -> String {
+    let json = serde_json::to_string(json).unwrap();
+    format!(
+        r#"{{"type":"content_block_delta","index":1,"delta":{{"type":"input_json_delta","partial_json":{json}}}}}"#
+    )
+}
+
+/// A name and the events of a stream.
+type Odd = (&'static str, Vec<String>);
+
+/// Streams that are not as they should be and still say something.
+fn odd() -> Vec<Odd> {
+    let unknown = r#"{"type":"content_block_start","index":2,"content_block":{"type":"poem","line":"a","n": 1.50}}"#;
+    let grown = r#"{"type":"content_block_delta","index":2,"delta":{"type":"poem_delta","line":"b","rhyme":[1]}}"#;
+    let again = grown.replace(r#""b""#, r#""c""#).replace("[1]", "[2]");
+    let no_index = |event: &str| event.replace(r#""index":0,"#, "");
+    let cases: Vec<(&'static str, Vec<&str>)> = vec![
+        ("a duplicate index", vec![TEXT, MORE, TEXT, MORE]),
+        ("words without a beginning", vec![MORE, MORE]),
+        ("unknown block", vec![unknown]),
+        ("unknown delta", vec![unknown, grown, &again]),
+        (
+            "[DONE] and noise",
+            vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"],
+        ),
+        ("nothing at all", vec![]),
+    ];
+    let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
+    let mut odd: Vec<Odd> = cases
+        .into_iter()
+        .map(|(name, events)| (name, owned(events)))
+        .collect();
+    odd.push(("no index", vec![no_index(TEXT), no_index(MORE)]));
+    odd.push((
+        "arguments that are no JSON",
+        vec![CALL.to_owned(), arguments("{\"a\": "), arguments("oops")],
+    ));
+    odd
+}
+
+/// Streams that make no sense.
+fn senseless() -> Vec<Odd> {
+    let bad_index = TEXT.replace(r#""index":0"#, r#""index":"0""#);
+    vec![
+        (
+            "arguments without a call",
+            vec![TEXT.to_owned(), arguments("{}")],
+        ),
+        ("not JSON", vec!["oops".to_owned()]),
+        ("a list", vec!["[1]".to_owned()]),
+        ("text of a wrong type", vec![MORE.replace(r#""!""#, "5")]),
+        ("index of a wrong type", vec![bad_index]),
+        (
+            "no content_block",
+            vec![r#"{"type":"content_block_start","index":0}"#.to_owned()],
+        ),
+        (
+            "a block that is no object",
+            vec![r#"{"type":"content_block_start","index":0,"content_block":7}"#.to_owned()],
+        ),
+    ]
+}
+
+/// The streams, each with its beginning and its end, and some without.
+fn odd_streams_whole() -> Vec<(&'static str, String)> {
+    let whole = |inner: Vec<String>| {
+        let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
+        events(&[&[START], &inner[..], &[STOP]].concat())
+    };
+    let odd = odd().into_iter().chain(senseless());
+    let mut streams: Vec<_> = odd.map(|(name, inner)| (name, whole(inner))).collect();
+    let start = START.replace(":3,", ":\"3\",");
+    let end = ending(r#""end_turn""#);
+    streams.extend([
+        ("usage of wrong types", events(&[&start, TEXT, &end, STOP])),
+        ("no beginning", events(&[TEXT, MORE, &end, STOP])),
+        (
+            "no blank lines",
+            format!("data: {START}\ndata: {TEXT}\ndata: {MORE}\ndata: {STOP}\n"),
+        ),
+        (
+            "no last blank line",
+            events(&[START, TEXT, MORE]) + &format!("data: {STOP}"),
+        ),
+    ]);
+    streams
+}
+
+#[tokio::test]
+async fn arguments_may_be_deep() {
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    let stream = events(&[START, CALL, &arguments(&deep), STOP]);
+    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+    let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
+    assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), deep);
+}
+
+#[tokio::test]
+async fn odd_streams() {
+    let cases = odd_streams_whole();
+    let plans = cases.iter().map(|(_, stream)| streamed(stream.as_bytes()));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for (name, _) in &cases {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        let lines = lines(&answered);
+        all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
+    }
+    insta::assert_snapshot!("odd", all);
+}
+
+#[tokio::test]
+async fn every_reason_to_stop() {
+    let reasons = [
+        r#""end_turn""#,
+        r#""tool_use""#,
+        r#""max_tokens""#,
+        r#""pause_turn""#,
+        r#""refusal""#,
+        r#""stop_sequence""#,
+        r#""model_context_window_exceeded""#,
+        r#""brand_new""#,
+        "null",
+    ];
+    let mut plans = Vec::new();
+    for reason in reasons {
+        plans.push(streamed(
+            events(&[START, TEXT, &ending(reason), STOP]).as_bytes(),
+        ));
+        plans.push(streamed(
+            events(&[START, CALL, &ending(reason), STOP]).as_bytes(),
+        ));
+    }
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for reason in reasons {
+        let words = answer(&server, &model, &hello()).await.0.unwrap();
+        let calls = answer(&server, &model, &hello()).await.0.unwrap();
+        all.push_str(&format!(
+            "{reason}: {:?}, with a call {:?}\n",
+            words.stop, calls.stop
+        ));
+    }
+    insta::assert_snapshot!("stops", all);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream() {
+    let whole = r#"{"id":"m","type":"message","model":"m1","content":[{"type":"text","text":"Hi"},{"type":"tool_use","id":"t","name":"clock","input":{"a": 1.0}}],"stop_reason":"tool_use","usage":{"input_tokens":4,"output_tokens":2}}"#;
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let html = [("content-type", "text/html")];
+    let told = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let server = Server::new(vec![
+        plain(200, &json, whole),
+        plain(200, &json, told),
+        plain(200, &json, "{}"),
+        plain(200, &json, "oops"),
+        plain(200, &html, "<html><title>Log in</title></html>"),
+        plain(204, &json, ""),
+    ])
+    .await;
+    let model = model(&server);
+    let mut all = String::new();
+    for _ in 0..6 {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+    }
+    insta::assert_snapshot!("whole", all);
+}

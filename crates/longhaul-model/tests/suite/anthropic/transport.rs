@@ -1,0 +1,240 @@
+//! The way there and back: connections that are late, closed, broken or endless.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_model::http::{Http, Limits, Trouble};
+use tokio::sync::Notify;
+
+use super::kit::{RECORDED, answer, at, hello, limits, lines, model};
+use crate::suite::kit::{Act, STREAM, Server, chunk, plain, rude, streamed};
+
+fn send(bytes: impl Into<Vec<u8>>) -> Act {
+    Act::Send(bytes.into())
+}
+
+fn class(
+    answered: &Result<longhaul_core::port::model::Answered, longhaul_core::failure::Failure>,
+) -> &'static str {
+    match answered {
+        Ok(_) => "ok",
+        Err(failure) => failure.class.as_str(),
+    }
+}
+
+#[tokio::test]
+async fn a_closed_connection_of_the_pool_is_tried_once_more() {
+    let again = |end: Act| {
+        let whole = streamed(RECORDED.as_bytes());
+        vec![whole.clone(), vec![end], whole]
+    };
+    for end in [Act::Close, Act::Reset] {
+        let server = Server::new(again(end)).await;
+        let model = model(&server);
+        for _ in 0..2 {
+            let (answered, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(class(&answered), "ok", "{}", lines(&answered));
+        }
+        assert_eq!(server.seen().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_new_is_not() {
+    for end in [Act::Close, Act::Reset] {
+        let server = Server::new(vec![vec![end]]).await;
+        let (answered, _) = answer(&server, &model(&server), &hello()).await;
+        assert_eq!(class(&answered), "network");
+        assert_eq!(answered.unwrap_err().usage, None);
+        assert_eq!(server.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_has_begun_is_never_sent_again() {
+    let begun = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    for end in [Act::Close, Act::Reset] {
+        let plans = vec![
+            streamed(RECORDED.as_bytes()),
+            vec![send(begun.clone()), end],
+        ];
+        let server = Server::new(plans).await;
+        let model = model(&server);
+        answer(&server, &model, &hello()).await.0.unwrap();
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(class(&answered), "network");
+        assert_eq!(server.seen().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_wrong() {
+    let length = RECORDED.len();
+    let head = |length: usize| {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{RECORDED}"
+        )
+    };
+    let server = Server::new(vec![
+        vec![send(head(length + 1)), Act::Close],
+        vec![send(head(length - 40)), Act::Close],
+        // No length at all: the end of the connection is the end.
+        vec![
+            send(head(0).replace("content-length: 0\r\n", "")),
+            Act::Close,
+        ],
+    ])
+    .await;
+    let model = model(&server);
+    // The reply is whole before the length is missed.
+    for wanted in ["ok", "network", "ok"] {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+    }
+}
+
+#[tokio::test]
+async fn every_wait_has_an_end() {
+    let never = || Act::Wait(Arc::new(Notify::new()));
+    let short = Duration::from_millis(40);
+    let begun = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let ping = chunk(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
+    let server = Server::new(vec![
+        vec![never()],
+        vec![send(STREAM), never()],
+        vec![send(begun), never()],
+        vec![send(STREAM), Act::Forever(ping)],
+        vec![
+            send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"),
+            never(),
+        ],
+    ])
+    .await;
+    let quick = Limits {
+        first_byte: short,
+        idle: short,
+        ..limits()
+    };
+    let stalled = Limits {
+        stall: short,
+        ..limits()
+    };
+    let cases = [
+        (quick, "!timeout: anthropic: no answer in 40 ms"),
+        (quick, "!timeout: anthropic: no answer in 40 ms"),
+        (
+            quick,
+            "!timeout: anthropic: the answer stood still for 40 ms",
+        ),
+        (
+            stalled,
+            "!timeout: anthropic: nothing but signs of life for 40 ms",
+        ),
+        (quick, "!server: anthropic answered 500: hal"),
+    ];
+    for (limits, wanted) in cases {
+        let (answered, _) = answer(&server, &at(&server.base(), limits), &hello()).await;
+        assert_eq!(lines(&answered), wanted);
+    }
+}
+
+#[tokio::test]
+async fn words_are_heard_as_they_come() {
+    let sign = Arc::new(Notify::new());
+    let middle = RECORDED.find("now 🙂").unwrap();
+    let start = RECORDED[..middle].rfind("event:").unwrap();
+    let (before, after) = RECORDED.as_bytes().split_at(start);
+    let server = Server::new(vec![vec![
+        send([STREAM.as_bytes(), &chunk(before)].concat()),
+        Act::Wait(Arc::clone(&sign)),
+        send([&chunk(after), b"0\r\n\r\n".as_slice()].concat()),
+    ]])
+    .await;
+    /// Lets the server go on when the first words are heard.
+    struct Go(Arc<Notify>);
+    impl longhaul_core::port::model::Ear for Go {
+        fn words(&self, _: &str) {
+            self.0.notify_one();
+        }
+    }
+    let model = model(&server);
+    let question = super::kit::ask(&hello());
+    let answered = longhaul_core::port::model::Model::reply(&model, &question, &Go(sign)).await;
+    assert_eq!(class(&answered), "ok");
+}
+
+#[tokio::test]
+async fn every_answer_has_an_end() {
+    let endless = |piece: &str| vec![send(STREAM), Act::Forever(chunk(piece.as_bytes()))];
+    let words =
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}"#;
+    let words = format!("data: {}\n\n", words.replace('@', &"x".repeat(200_000)));
+    let json =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let server = Server::new(vec![
+        endless(&words),
+        endless(&format!("data: {}", "x".repeat(100_000))),
+        endless(&format!(": {}\n", "x".repeat(100_000))),
+        vec![
+            send(json),
+            Act::Forever(chunk(" ".repeat(100_000).as_bytes())),
+        ],
+    ])
+    .await;
+    let cases = [
+        "the answer is longer than 52428800 bytes",
+        "one event of the stream is longer than 8388608 bytes",
+        "one event of the stream is longer than 8388608 bytes",
+        "the answer is longer than 52428800 bytes",
+    ];
+    let model = model(&server);
+    for wanted in cases {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(lines(&answered), format!("!server: anthropic: {wanted}"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_text_and_what_is_no_http() {
+    let begun = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
+    let garbled = [begun, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
+    let server = Server::new(vec![
+        streamed(&garbled),
+        vec![send("what?\r\n\r\n"), Act::Close],
+        plain(302, &[("location", "/elsewhere")], ""),
+    ])
+    .await;
+    let model = model(&server);
+    for wanted in ["server", "network", "invalid_request"] {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+    }
+    assert_eq!(server.seen().len(), 3, "a redirect is not followed");
+}
+
+#[tokio::test]
+async fn no_server_and_no_tls() {
+    let server = Server::new(vec![]).await;
+    let (address, _tasks) = rude(b"HTTP/1.1 400 This is no TLS\r\n\r\n").await;
+    let secure = format!("https://{address}");
+    let gone = "http://127.0.0.1:1";
+    for base in [&*secure, gone] {
+        let (answered, _) = answer(&server, &at(base, limits()), &hello()).await;
+        assert_eq!(class(&answered), "network", "{}", lines(&answered));
+    }
+}
+
+#[test]
+fn an_address_must_be_one() {
+    for bad in [
+        "",
+        "api.anthropic.com",
+        "ftp://x",
+        "http://",
+        "https://me:pw@x",
+        "http://x/?key=1",
+    ] {
+        let made = Http::new(bad, Limits::default());
+        assert!(matches!(made, Err(Trouble::Address(_))), "{bad}");
+    }
+}

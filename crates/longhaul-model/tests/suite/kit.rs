@@ -1,0 +1,213 @@
+//! A server with real sockets that does what it is told, byte by byte.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use longhaul_core::port::model::Ear;
+use longhaul_core::time::{Clock, Timestamp};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// What a server does for one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// Sends these bytes.
+    Send(Vec<u8>),
+    /// Waits for a sign.
+    Wait(Arc<Notify>),
+    /// Sends these bytes until nobody reads them.
+    Forever(Vec<u8>),
+    /// Closes the connection.
+    Close,
+    /// Breaks it.
+    Reset,
+}
+
+/// A server that says this to whoever connects, before it is asked.
+pub(crate) async fn rude(words: &'static [u8]) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(words).await.unwrap();
+            // Reads until the client has had enough.
+            while stream
+                .read(&mut [0; 1_024])
+                .await
+                .is_ok_and(|read| read > 0)
+            {}
+        }
+    });
+    (address, tasks)
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+/// A server on this machine. It ends with its last owner.
+#[derive(Debug)]
+pub(crate) struct Server {
+    port: u16,
+    seen: Shared<Vec<Seen>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// A server that does these things, one list for each request.
+    pub(crate) async fn new(plans: Vec<Vec<Act>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen = Shared::default();
+        let plans: Shared<VecDeque<Vec<Act>>> = Arc::new(Mutex::new(plans.into()));
+        let mut tasks = JoinSet::new();
+        let noted = Arc::clone(&seen);
+        tasks.spawn(async move {
+            let mut calls = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (plans, noted) = (Arc::clone(&plans), Arc::clone(&noted));
+                calls.spawn(async move {
+                    // A client that goes away is no fault of the server's.
+                    _ = serve(stream, &plans, &noted).await;
+                });
+            }
+        });
+        Self {
+            port,
+            seen,
+            _tasks: tasks,
+        }
+    }
+
+    pub(crate) fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    plans: &Mutex<VecDeque<Vec<Act>>>,
+    noted: &Mutex<Vec<Seen>>,
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    while let Some(seen) = request(&mut stream).await? {
+        noted.lock().unwrap().push(seen);
+        let plan = plans.lock().unwrap().pop_front();
+        for act in plan.expect("a request that nobody planned") {
+            match act {
+                Act::Send(bytes) => stream.write_all(&bytes).await?,
+                Act::Wait(sign) => sign.notified().await,
+                Act::Forever(bytes) => loop {
+                    stream.write_all(&bytes).await?;
+                },
+                Act::Close => return stream.shutdown().await,
+                Act::Reset => return stream.set_zero_linger(),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn request(stream: &mut TcpStream) -> std::io::Result<Option<Seen>> {
+    let mut bytes = Vec::new();
+    let head = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let text = String::from_utf8(bytes[..head].to_vec()).unwrap();
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().unwrap())
+    });
+    let whole = head + length.unwrap_or(0);
+    while bytes.len() < whole {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = String::from_utf8(bytes[head..].to_vec()).unwrap();
+    Ok(Some(Seen { head: text, body }))
+}
+
+/// The head of an answer whose body comes in chunks.
+pub(crate) const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                                 request-id: req_7\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// The end of such a body.
+pub(crate) const END: &str = "0\r\n\r\n";
+
+/// One chunk.
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+/// An answer that streams these bytes, whole and in one piece.
+pub(crate) fn streamed(bytes: &[u8]) -> Vec<Act> {
+    let answer = [STREAM.as_bytes(), &chunk(bytes), END.as_bytes()].concat();
+    vec![Act::Send(answer)]
+}
+
+/// An answer with this status, these headers and this body.
+pub(crate) fn plain(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Act> {
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let length = body.len();
+    let answer =
+        format!("HTTP/1.1 {status} Word\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    vec![Act::Send(answer.into_bytes())]
+}
+
+/// An ear that keeps what it hears.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Mutex<String>);
+
+impl Heard {
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Ear for Heard {
+    fn words(&self, text: &str) {
+        self.0.lock().unwrap().push_str(text);
+    }
+}
+
+/// A clock that stands still at 2026-11-15, 12:00.
+#[derive(Debug)]
+pub(crate) struct Noon;
+
+#[async_trait]
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        "2026-11-15T12:00:00Z".parse().unwrap()
+    }
+
+    async fn sleep_until(&self, _: Timestamp) {}
+}
