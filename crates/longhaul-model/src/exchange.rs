@@ -118,10 +118,12 @@ impl Line {
         loop {
             let moved = tokio::time::timeout(stall, step(&mut events, codec, ear)).await;
             match moved.map_err(|_| Trouble::Stall(stall))?? {
-                Heed::Over => return Ok(()),
+                Heed::Over => break,
                 Heed::Moved | Heed::Idle => {}
             }
         }
+        events.drain().await;
+        Ok(())
     }
 
     fn blame(&self) -> Blame<'_> {

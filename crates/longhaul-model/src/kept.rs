@@ -66,3 +66,32 @@ impl<T: Weighs> Kept<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Heavy(usize);
+
+    impl Weighs for Heavy {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_let_go() {
+        let kept = Kept::default();
+        for run in 0..300 {
+            kept.put(RunId::from_bits(run), Heavy(1));
+        }
+        assert_eq!(kept.lock().len(), RUNS_MAX);
+        assert!(kept.take(RunId::from_bits(43)).is_none());
+        assert!(kept.take(RunId::from_bits(44)).is_some());
+        assert!(kept.take(RunId::from_bits(44)).is_none(), "it was taken");
+        kept.put(RunId::from_bits(1), Heavy(BYTES_MAX));
+        assert_eq!(kept.lock().len(), 1);
+        kept.put(RunId::from_bits(2), Heavy(BYTES_MAX + 1));
+        assert_eq!(kept.lock().len(), 0, "too much for anyone");
+    }
+}

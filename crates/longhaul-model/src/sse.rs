@@ -5,6 +5,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
@@ -16,6 +17,9 @@ use crate::http::trouble::Trouble;
 
 /// The longest single event.
 const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// So long the end of an answer is waited for when all is said.
+const DRAINS: Duration = Duration::from_millis(100);
 
 /// Ends an event that the server left open when it closed the stream.
 const BLANK_LINE: &[u8] = b"\n\n";
@@ -83,6 +87,13 @@ impl Events {
             since,
             over,
         }
+    }
+
+    /// Reads what is left behind the last word, so that the connection can be
+    /// used again. A server that takes long to end its answer is left alone.
+    pub(crate) async fn drain(mut self) {
+        let rest = async { while let Some(Ok(_)) = self.inner.next().await {} };
+        _ = tokio::time::timeout(DRAINS, rest).await;
     }
 
     /// The next event that says something; none: the stream is over.

@@ -40,6 +40,19 @@ enum Kind {
     },
 }
 
+impl Kind {
+    /// The fields that are written from what is known, and so never stand among
+    /// the others.
+    const fn own_fields(&self) -> &'static [&'static str] {
+        match self {
+            Self::Text(_) => &["type", "text"],
+            Self::Thinking { .. } => &["type", "thinking", "signature"],
+            Self::Call { .. } => &["type", "id", "name", "input"],
+            Self::Other { .. } => &[],
+        }
+    }
+}
+
 impl Open {
     /// A block as it begins.
     pub(super) fn new(raw: &str) -> Result<Self, String> {
@@ -68,9 +81,6 @@ impl Open {
                 json: String::new(),
             },
         };
-        if !matches!(kind, Kind::Other { .. }) {
-            _ = fields.take("type");
-        }
         Ok(Self {
             kind,
             fields,
@@ -139,6 +149,9 @@ impl Open {
         } = self;
         let untouched = later.is_empty();
         later.settle(&mut fields);
+        for name in kind.own_fields() {
+            _ = fields.take(name);
+        }
         match kind {
             Kind::Text(text) => Block::Text(Words {
                 text: text.into(),

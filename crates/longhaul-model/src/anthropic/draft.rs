@@ -124,8 +124,9 @@ impl Draft {
     }
 
     fn grow(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
-        let delta: Delta<'_> = read(frame.delta, "delta")?;
         let raw = part(frame.delta, "delta")?;
+        let delta = Delta::read(raw)
+            .map_err(|bad| Fault::Nonsense(format!("the `delta` of an event: {bad}")))?;
         let place = match frame.index {
             Some(_) => self.places.get(&read(frame.index, "index")?).copied(),
             // Without an index it can only be the block that began last.

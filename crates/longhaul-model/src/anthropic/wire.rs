@@ -48,8 +48,17 @@ pub(super) struct Ending {
     pub(super) stop_reason: Option<String>,
 }
 
+/// The deltas that are understood.
+const DELTAS: &[&str] = &[
+    "text_delta",
+    "thinking_delta",
+    "signature_delta",
+    "input_json_delta",
+    "citations_delta",
+];
+
 /// What is added to a block.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(rename = "type", default)]
     pub(super) kind: String,
@@ -63,6 +72,26 @@ pub(super) struct Delta<'a> {
     pub(super) partial_json: Option<String>,
     #[serde(borrow, default)]
     pub(super) citation: Option<&'a RawValue>,
+}
+
+impl<'a> Delta<'a> {
+    /// Reads a delta. Of one that is not understood only the kind is known: its
+    /// fields may hold anything.
+    pub(super) fn read(raw: &'a str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Kind {
+            #[serde(rename = "type", default)]
+            kind: String,
+        }
+        let Kind { kind } = serde_json::from_str(raw)?;
+        match DELTAS.contains(&kind.as_str()) {
+            true => serde_json::from_str(raw),
+            false => Ok(Self {
+                kind,
+                ..Self::default()
+            }),
+        }
+    }
 }
 
 /// Why the model stopped. A window that is full cuts a reply off as a token

@@ -72,3 +72,26 @@ fn is_near(base: &Url) -> bool {
         Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_never_stands_between_us_and_ourselves() {
+        for (base, near) in [
+            ("http://localhost:11434", true),
+            ("http://a.localhost/", true),
+            ("http://127.0.0.2:1/v1", true),
+            ("http://[::1]:8000", true),
+            ("https://192.168.3.4", true),
+            ("http://10.0.0.9:8000", true),
+            ("http://[fd00::1]/", true),
+            ("https://api.anthropic.com", false),
+            ("https://8.8.8.8", false),
+            ("https://localhost.example.com", false),
+        ] {
+            assert_eq!(is_near(&address(base).unwrap()), near, "{base}");
+        }
+    }
+}

@@ -59,6 +59,7 @@ type Shared<T> = Arc<Mutex<T>>;
 pub(crate) struct Server {
     port: u16,
     seen: Shared<Vec<Seen>>,
+    connections: Shared<usize>,
     _tasks: JoinSet<()>,
 }
 
@@ -71,9 +72,12 @@ impl Server {
         let plans: Shared<VecDeque<Vec<Act>>> = Arc::new(Mutex::new(plans.into()));
         let mut tasks = JoinSet::new();
         let noted = Arc::clone(&seen);
+        let connections = Shared::default();
+        let count = Arc::clone(&connections);
         tasks.spawn(async move {
             let mut calls = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                *count.lock().unwrap() += 1;
                 let (plans, noted) = (Arc::clone(&plans), Arc::clone(&noted));
                 calls.spawn(async move {
                     // A client that goes away is no fault of the server's.
@@ -84,12 +88,18 @@ impl Server {
         Self {
             port,
             seen,
+            connections,
             _tasks: tasks,
         }
     }
 
     pub(crate) fn base(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// So many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        *self.connections.lock().unwrap()
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {

@@ -97,12 +97,14 @@ fn odd() -> Vec<Odd> {
     let unknown = r#"{"type":"content_block_start","index":2,"content_block":{"type":"poem","line":"a","n": 1.50}}"#;
     let grown = r#"{"type":"content_block_delta","index":2,"delta":{"type":"poem_delta","line":"b","rhyme":[1]}}"#;
     let again = grown.replace(r#""b""#, r#""c""#).replace("[1]", "[2]");
+    let strange = r#"{"type":"content_block_delta","index":0,"delta":{"type":"mood_delta","text":5,"mood":null}}"#;
     let no_index = |event: &str| event.replace(r#""index":0,"#, "");
     let cases: Vec<(&'static str, Vec<&str>)> = vec![
         ("a duplicate index", vec![TEXT, MORE, TEXT, MORE]),
         ("words without a beginning", vec![MORE, MORE]),
         ("unknown block", vec![unknown]),
         ("unknown delta", vec![unknown, grown, &again]),
+        ("unknown delta of a known block", vec![TEXT, strange]),
         (
             "[DONE] and noise",
             vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"],

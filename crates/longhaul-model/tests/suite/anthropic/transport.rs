@@ -40,6 +40,33 @@ async fn a_closed_connection_of_the_pool_is_tried_once_more() {
 }
 
 #[tokio::test]
+async fn a_connection_is_used_again() {
+    // The end of the body comes after the end of the reply.
+    let late = vec![
+        send([STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat()),
+        send("5\r\n: bye\r\n"),
+        send("0\r\n\r\n"),
+    ];
+    let no = plain(400, &[], "{}");
+    let server = Server::new(vec![late.clone(), late.clone(), no, late]).await;
+    let model = model(&server);
+    for wanted in ["ok", "ok", "invalid_request", "ok"] {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_end_is_heard_all_the_same() {
+    let never = Act::Wait(Arc::new(Notify::new()));
+    let open = [STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
+    let server = Server::new(vec![vec![send(open), never]]).await;
+    let (answered, _) = answer(&server, &model(&server), &hello()).await;
+    assert_eq!(class(&answered), "ok");
+}
+
+#[tokio::test]
 async fn a_connection_that_was_new_is_not() {
     for end in [Act::Close, Act::Reset] {
         let server = Server::new(vec![vec![end]]).await;
