@@ -17,6 +17,9 @@ use crate::key::ApiKey;
 /// So many letters of a failure are kept for people.
 const LETTERS_MAX: usize = 500;
 
+/// So much of an answer is looked at for words to quote.
+const QUOTED_BYTES: usize = 4 * 1024;
+
 /// The longest name of a request that is believed to be one.
 const REQUEST_ID_MAX: usize = 128;
 
@@ -61,6 +64,13 @@ impl Blame<'_> {
     pub(crate) fn nonsense(&self, headers: &HeaderMap, what: &str) -> Failure {
         let message = format!("{} makes no sense: {what}", self.provider);
         self.failure(FailureClass::Server, &message, Some((200, headers)))
+    }
+
+    /// An answer that came whole and is no reply, such as a proxy's page.
+    pub(crate) fn strange(&self, headers: &HeaderMap, what: &str, body: &[u8]) -> Failure {
+        let body = &body[..body.len().min(QUOTED_BYTES)];
+        let said = Said::read(body).words;
+        self.nonsense(headers, &format!("{what}; it says: {said}"))
     }
 
     /// A question that got lost on the way, or its answer.

@@ -66,6 +66,8 @@ pub(crate) struct Line {
 enum Ended {
     Trouble(Trouble),
     Fault(Fault),
+    /// The answer is this, which is no reply, and why not.
+    Strange(String, Vec<u8>),
 }
 
 impl From<Trouble> for Ended {
@@ -99,6 +101,7 @@ impl Line {
                 Ended::Trouble(trouble) => blame.lost(&trouble, Some(&headers)),
                 Ended::Fault(Fault::Told(error)) => blame.told(&headers, &error),
                 Ended::Fault(Fault::Nonsense(what)) => blame.nonsense(&headers, &what),
+                Ended::Strange(what, body) => blame.strange(&headers, &what, &body),
             };
             Failure {
                 usage: Some(codec.used()),
@@ -151,5 +154,8 @@ async fn step(events: &mut Events, codec: &mut dyn Codec, ear: &dyn Ear) -> Resu
 
 async fn hear_whole(mut answer: Answer, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<(), Ended> {
     let body = answer.whole().await?;
-    codec.whole(&body, ear).map_err(Ended::Fault)
+    codec.whole(&body, ear).map_err(|fault| match fault {
+        Fault::Told(_) => Ended::Fault(fault),
+        Fault::Nonsense(what) => Ended::Strange(what, body),
+    })
 }

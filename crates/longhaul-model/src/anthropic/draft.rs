@@ -207,7 +207,7 @@ impl Codec for Draft {
             Ok(letter) if letter.kind == "error" => return Err(Fault::Told(text.to_owned())),
             Ok(letter) if letter.content.is_some() => letter,
             Ok(_) | Err(_) => {
-                let what = "it answered with something that is neither a stream nor a message";
+                let what = "neither a stream nor a message";
                 return Err(Fault::Nonsense(what.to_owned()));
             }
         };

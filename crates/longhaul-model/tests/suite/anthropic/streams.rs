@@ -1,7 +1,12 @@
 //! What is heard: the recorded stream cut anywhere, and streams that are odd.
 
+use std::sync::Arc;
+
+use longhaul_core::message::Message;
+use longhaul_core::port::model::Model as _;
+
 use super::kit::{RECORDED, answer, hello, lines, model};
-use crate::suite::kit::{Act, END, STREAM, Server, chunk, plain, streamed};
+use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
 
 /// The stream in two chunks, cut at a byte.
 fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
@@ -31,9 +36,9 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     assert_eq!(heard, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = crate::suite::kit::Heard::default();
+        let words = Heard::default();
         let question = super::kit::ask(&hello());
-        let again = longhaul_core::port::model::Model::reply(&model, &question, &words).await;
+        let again = model.reply(&question, &words).await;
         assert_eq!(again.unwrap(), first, "cut at {round}");
         assert_eq!(words.text(), heard, "cut at {round}");
     }
@@ -194,6 +199,49 @@ async fn odd_streams() {
         all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
     }
     insta::assert_snapshot!("odd", all);
+}
+
+/// The recorded stream with one byte that is wrong, at ever other places.
+fn spoilt(round: usize) -> Vec<u8> {
+    let mut bytes = RECORDED.as_bytes().to_vec();
+    let place = round * 7_919 % bytes.len();
+    let letters = br#"{}[]",:0x\ "#;
+    bytes[place] = match round % 4 {
+        0 => letters[round % letters.len()],
+        1 => bytes[place] ^ 0x20,
+        2 => b'\n',
+        _ => (round * 31 % 256) as u8,
+    };
+    bytes
+}
+
+#[tokio::test]
+async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+    let rounds = 800;
+    let plans = (0..rounds).map(|round| streamed(&spoilt(round)));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut replies = Vec::new();
+    for round in 0..rounds {
+        let question = super::kit::ask(&hello());
+        match model.reply(&question, &Heard::default()).await {
+            Ok(answered) => replies.push(answered.reply),
+            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+        }
+    }
+    assert!(replies.len() > rounds / 10, "{}", replies.len());
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); replies.len()]).await;
+    let model = super::kit::model(&server);
+    for reply in replies {
+        let mut messages = hello();
+        messages.push(Arc::new(Message::Assistant(reply)));
+        let question = super::kit::ask(&messages);
+        model.reply(&question, &Heard::default()).await.unwrap();
+    }
+    for seen in server.seen() {
+        let body = serde_json::from_str::<serde_json::Value>(&seen.body);
+        assert!(body.is_ok(), "{}", seen.body);
+    }
 }
 
 #[tokio::test]

@@ -137,8 +137,11 @@ async fn every_wait_has_an_end() {
         ],
     ])
     .await;
-    let quick = Limits {
+    let unanswered = Limits {
         first_byte: short,
+        ..limits()
+    };
+    let silent = Limits {
         idle: short,
         ..limits()
     };
@@ -147,17 +150,17 @@ async fn every_wait_has_an_end() {
         ..limits()
     };
     let cases = [
-        (quick, "!timeout: anthropic: no answer in 40 ms"),
-        (quick, "!timeout: anthropic: no answer in 40 ms"),
+        (unanswered, "!timeout: anthropic: no answer in 40 ms"),
+        (unanswered, "!timeout: anthropic: no answer in 40 ms"),
         (
-            quick,
+            silent,
             "!timeout: anthropic: the answer stood still for 40 ms",
         ),
         (
             stalled,
             "!timeout: anthropic: nothing but signs of life for 40 ms",
         ),
-        (quick, "!server: anthropic answered 500: hal"),
+        (silent, "!server: anthropic answered 500: hal"),
     ];
     for (limits, wanted) in cases {
         let (answered, _) = answer(&server, &at(&server.base(), limits), &hello()).await;
