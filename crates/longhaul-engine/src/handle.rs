@@ -25,6 +25,7 @@ pub use crate::handle::watch::Watching;
 pub use crate::handle::word::NewSteer;
 
 use crate::agent::{Agent, Defaults, Roster};
+use crate::error::{Error, Refusal};
 use crate::ports::Ports;
 
 /// A cheap handle to everything. Clones are the same.
@@ -76,5 +77,13 @@ impl Longhaul {
             Some(agent) => Ok(Arc::clone(agent)),
             None => Err(roster.like(name).map(str::to_owned)),
         }
+    }
+}
+
+/// Holds words to a bound.
+fn within(what: &'static str, bytes: usize, max: usize) -> Result<(), Error> {
+    match bytes <= max {
+        true => Ok(()),
+        false => Err(Refusal::TooLong { what, max }.into()),
     }
 }

@@ -12,6 +12,7 @@ mod suite {
     mod kill;
     mod late;
     mod output;
+    mod passes;
     mod recover;
     mod sim;
     mod simulation;

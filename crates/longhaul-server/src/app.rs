@@ -95,6 +95,11 @@ impl App {
         &self.0.crew
     }
 
+    /// The hash of the machine's own key.
+    pub(crate) fn own_key(&self) -> Hash {
+        self.0.local_key
+    }
+
     pub(crate) fn is_local_key(&self, shown: Hash) -> bool {
         shown == self.0.local_key
     }

@@ -8,4 +8,4 @@ pub mod options;
 pub mod sqlite;
 
 pub use options::{Options, Role};
-pub use sqlite::{SqliteStore, is_taken, open};
+pub use sqlite::{SqliteStore, driver, is_taken, open};

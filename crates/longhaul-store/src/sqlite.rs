@@ -49,5 +49,5 @@ mod work;
 mod writer;
 
 pub use handle::SqliteStore;
-pub use lock::is_taken;
+pub use lock::{driver, is_taken};
 pub use open::open;

@@ -12,8 +12,12 @@ use longhaul_run::{Moment, Refusal, denied};
 use crate::appraise::appraise_input;
 use crate::capsule::Capsule;
 use crate::error::Error;
-use crate::handle::Longhaul;
+use crate::handle::{Longhaul, within};
 use crate::ledger::fold;
+
+/// So long may a note be, and the data that come with an answer.
+const NOTE_BYTES_MAX: usize = 64 * 1024;
+const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// What became of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +47,13 @@ impl Longhaul {
 
     /// Answers a gate. The first valid answer wins.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<Verdict, Error> {
+        let note = answer.note.as_deref().map_or(0, str::len);
+        let payload = answer
+            .payload
+            .as_ref()
+            .map_or(0, |json| json.as_str().len());
+        within("the note", note, NOTE_BYTES_MAX)?;
+        within("the payload", payload, PAYLOAD_BYTES_MAX)?;
         let row = self.gate(gate).await?;
         let run = row.run;
         // Whoever comes late hears that, and not what else is wrong.

@@ -6,6 +6,7 @@ use longhaul_core::access::{Principal, Role};
 use longhaul_core::id::KeyName;
 use longhaul_core::port::keyring::{Holder, KeyRow, NewKey};
 use longhaul_core::time::Millis;
+use longhaul_run::Refusal;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -76,8 +77,12 @@ impl Longhaul {
 
     /// Makes a key.
     pub async fn make_key(&self, ask: KeyAsk) -> Result<MadeKey, Error> {
-        let secret = self.secret(KEY_PREFIX)?;
         let name = ask.name.to_string();
+        // In a path these two lead elsewhere, and the key could not be revoked.
+        if [".", ".."].contains(&name.as_str()) {
+            return Err(Refusal::BadTask(format!("`{name}` is no name of a key")).into());
+        }
+        let secret = self.secret(KEY_PREFIX)?;
         let key = NewKey {
             name: ask.name,
             role: ask.role,

@@ -9,8 +9,11 @@ use longhaul_run::outside::Word;
 use longhaul_run::{Input, Moment, Refusal, decide};
 
 use crate::error::Error;
-use crate::handle::Longhaul;
+use crate::handle::{Longhaul, within};
 use crate::ledger::fold;
+
+/// So long may a reason be.
+const REASON_BYTES_MAX: usize = 4 * 1024;
 
 /// Whether the run stands as was asked, or will as soon as its driver hears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,7 @@ enum Closed {
 impl Longhaul {
     /// Ends a run. When this returns nothing more of it can start.
     pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
+        within("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (by.to_owned(), reason.to_owned());
         let close = Input::Close {
             by: by.clone(),

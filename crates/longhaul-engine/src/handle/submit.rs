@@ -13,7 +13,7 @@ use longhaul_run::submit::submit;
 
 use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
-use crate::handle::Longhaul;
+use crate::handle::{Longhaul, within};
 use crate::task::Task;
 use crate::template;
 
@@ -22,6 +22,10 @@ const INBOX: &str = "default";
 
 /// How long an idempotency key is remembered.
 const KEY_KEEP: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// So long may a task's type be, and whatever else comes with it.
+const KIND_BYTES_MAX: usize = 256;
+const EXTRA_BYTES_MAX: usize = 256 * 1024;
 
 /// So many tasks are submitted at once.
 const TASKS_MAX: usize = 1_000;
@@ -100,6 +104,7 @@ impl Longhaul {
 
     /// The run that a task would become, and its agent's definition.
     fn prepare(&self, task: Task) -> Result<(NewRun, Blob), Error> {
+        bounded(&task)?;
         let agent = self.agent(&task.agent).map_err(|like| Error::NoAgent {
             name: task.agent.clone(),
             like,
@@ -133,6 +138,24 @@ impl Longhaul {
         };
         Ok((submit(id, spec)?, definition))
     }
+}
+
+/// Holds what is only kept to a bound; what the model reads has its own.
+fn bounded(task: &Task) -> Result<(), Error> {
+    within(
+        "the type",
+        task.kind.as_deref().map_or(0, str::len),
+        KIND_BYTES_MAX,
+    )?;
+    for (what, json) in [
+        ("the actor", &task.actor),
+        ("the links", &task.links),
+        ("the metadata", &task.metadata),
+    ] {
+        let bytes = json.as_ref().map_or(0, |json| json.as_str().len());
+        within(what, bytes, EXTRA_BYTES_MAX)?;
+    }
+    Ok(())
 }
 
 /// The lane that the caller names, or the agent's file.

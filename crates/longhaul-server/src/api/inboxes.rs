@@ -23,7 +23,7 @@ use crate::api::task::{moment, named, submit};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Operator;
-use crate::once::own_key;
+use crate::once::{own_key, said_key};
 use crate::params::Name;
 use crate::problem::Problem;
 use crate::reply::made;
@@ -86,7 +86,7 @@ impl TaskBody {
             start: self.start_at.map_or(Start::Now, Start::At),
             submitter: Some(caller.principal.name.clone()),
             metadata: self.metadata.as_ref().map(RawJson::of),
-            idempotency_key: own_key(caller, self.idempotency_key),
+            idempotency_key: self.idempotency_key,
             ..Task::new(agent, &self.payload)
         })
     }
@@ -102,7 +102,7 @@ impl TaskBody {
 pub(crate) async fn post(
     State(app): State<App>,
     Operator(caller): Operator,
-    Name(name): Name,
+    To { name, key }: To,
     Json(body): Json<TaskBody>,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::invalid(bad.to_string()))?;
@@ -114,8 +114,30 @@ pub(crate) async fn post(
             "send `agent`, or set `[inboxes.{name}] agent` in longhaul.toml"
         )));
     };
-    let task = body.read(inbox, agent, &caller)?;
+    let mut task = body.read(inbox, agent, &caller)?;
+    let named = task.idempotency_key.take().or(key);
+    task.idempotency_key = own_key(&caller, named);
     let run = submit(&app, &caller, task).await?;
     let view = app.longhaul().show(run).await?;
     made(&format!("/v1/runs/{run}"), &view)
+}
+
+/// Which inbox, and the key that the request is sent under.
+#[derive(Debug)]
+pub(crate) struct To {
+    name: String,
+    key: Option<String>,
+}
+
+impl axum::extract::FromRequestParts<App> for To {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        app: &App,
+    ) -> Result<Self, Problem> {
+        let Name(name) = Name::from_request_parts(parts, app).await?;
+        let key = said_key(&parts.headers)?;
+        Ok(Self { name, key })
+    }
 }

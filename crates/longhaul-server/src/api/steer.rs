@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::once::said_key;
+use crate::once::{own_key, said_key};
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
 use crate::reply::{List, json, ok};
@@ -92,8 +92,9 @@ pub(crate) async fn send(
         // The same request makes the same id, so that it stands there once even
         // if the server died before it could keep its answer.
         Some(key) => {
-            let steer = derived(run, &by, &key);
             let text = body.text;
+            let key = own_key(&caller.0, Some(key)).unwrap_or_default();
+            let steer = derived(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
             let message = NewSteer {
                 steer,
                 text,
@@ -114,8 +115,8 @@ pub(crate) async fn send(
     json(StatusCode::ACCEPTED, &receipt)
 }
 
-fn derived(run: RunId, by: &str, key: &str) -> SteerId {
-    let hash = Hash::of(format!("{run}\n{by}\n{key}").as_bytes());
+fn derived(request: &str) -> SteerId {
+    let hash = Hash::of(request.as_bytes());
     let bits = hash.bytes().iter().take(16);
     SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }

@@ -39,7 +39,10 @@ pub(crate) async fn make(
             "a session needs a key, and none was shown",
         ));
     }
-    let ticket = app.longhaul().give_ticket(caller.holder).await?;
+    let ticket = app
+        .longhaul()
+        .give_ticket(caller.holder, app.own_key())
+        .await?;
     let url = format!("{}/?t={}", base(&asked.headers), ticket.reveal());
     made_secret("/", &TicketView { url })
 }

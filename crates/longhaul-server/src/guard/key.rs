@@ -129,7 +129,7 @@ pub(crate) async fn recognise(app: &App, shown: &Shown) -> Result<Option<Known>,
     Ok(match shown {
         Shown::Key(secret) if app.is_local_key(secret.hash()) => Some(Known::local()),
         Shown::Key(secret) => longhaul.who(secret).await?,
-        Shown::Session(secret) => longhaul.session(secret).await?,
+        Shown::Session(secret) => longhaul.session(secret, app.own_key()).await?,
         Shown::Loopback => Some(Known {
             principal: Principal {
                 name: "loopback".to_owned(),

@@ -16,7 +16,8 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Lets a request pass that no other site has made.
 pub(crate) async fn origin(request: Request, next: Next) -> Response {
-    match is_foreign(request.method(), request.headers()) {
+    let links = request.uri().path().starts_with("/a/");
+    match is_foreign(request.method(), request.headers(), links) {
         false => next.run(request).await,
         true => Problem::forbidden("this request comes from another site's page")
             .hint("open Longhaul's own page, or call the API from a program with a key")
@@ -24,13 +25,19 @@ pub(crate) async fn origin(request: Request, next: Next) -> Response {
     }
 }
 
-fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
+/// Whether another site has made a request. A link's own page is told from a
+/// stranger's by the nonce in its form, also where the browser says nothing.
+fn is_foreign(method: &Method, headers: &HeaderMap, links: bool) -> bool {
     let word = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = headers.get_all(ORIGIN).iter();
     let host = word(&HOST).unwrap_or_default();
     // Our pages say `Referrer-Policy: no-referrer`, and a browser then hides the
     // origin of their forms; it still says that they are ours, which no page can.
-    let own_form = word(&FETCH_SITE) == Some("same-origin");
+    // To plain http on a named host it does not even say that.
+    let own_form = match word(&FETCH_SITE) {
+        Some(site) => site == "same-origin",
+        None => links,
+    };
     let ours = |origin: &str| is_same(origin, host) || (own_form && origin == "null");
     let stranger = origin
         .map(|origin| origin.to_str().unwrap_or("?"))
@@ -94,7 +101,17 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
             let method: Method = method.parse().unwrap();
-            assert_eq!(is_foreign(&method, &headers), foreign, "{method} {said:?}");
+            assert_eq!(
+                is_foreign(&method, &headers, false),
+                foreign,
+                "{method} {said:?}"
+            );
+            let hidden = said == [("origin", "null")];
+            assert_eq!(
+                is_foreign(&method, &headers, true),
+                foreign && !hidden,
+                "{method} {said:?}"
+            );
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn start(
 }
 
 async fn trade(app: &App, ticket: &Secret, headers: &HeaderMap) -> Result<Response, Problem> {
-    let Some(session) = app.longhaul().trade_ticket(ticket).await? else {
+    let Some(session) = app.longhaul().trade_ticket(ticket, app.own_key()).await? else {
         let lines = [
             "It works once, within ten minutes, and dies with its key.".to_owned(),
             "A new link: longhaul keys link".to_owned(),

@@ -129,7 +129,13 @@ async fn only_the_pages_own_form_decides() {
         ),
         (ask("POST", &path).bare(), 415),
         (form(&path, &yes).with("origin", "http://evil.example"), 403),
-        (form(&path, &yes).with("origin", "null"), 403),
+        (
+            form(&path, &yes)
+                .with("origin", "null")
+                .with("sec-fetch-site", "cross-site"),
+            403,
+        ),
+        (form(&path, "decision=approve").with("origin", "null"), 409),
         (form(&path, &yes).with("sec-fetch-site", "cross-site"), 403),
         (form(&path, &yes).with("host", "evil.example"), 421),
         (form("/a/forged", &yes), 404),
@@ -144,6 +150,19 @@ async fn only_the_pages_own_form_decides() {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     assert_eq!(answers(&server, &gate).await, json!([]));
+}
+
+/// Over plain http on a named host a browser hides where the form comes from.
+#[tokio::test]
+async fn the_pages_own_form_decides_also_where_the_browser_says_nothing() {
+    let server = asking().at_work().await;
+    let (_, gate) = server.at_gate().await;
+    let path = link(&server, &gate, "anna").await;
+    let own = nonce(&show(&server, &path).await);
+    let yes = format!("nonce={own}&decision=approve");
+    let answer = server.ask(form(&path, &yes).with("origin", "null")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answers(&server, &gate).await[0]["by"], "link:anna");
 }
 
 #[tokio::test]

@@ -263,3 +263,44 @@ async fn a_secret_is_shown_once_also_under_a_key() {
     let keys = server.look("/v1/keys").await;
     assert_eq!(keys["data"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn the_key_of_a_task_reaches_the_store() {
+    let server = plan([]).open().await;
+    let task = json!({ "agent": "tester", "payload": "x" });
+    let path = "/v1/inboxes/mail/tasks";
+    let first = server.ask(post(path, &task).once("k1")).await.expect(201);
+    // What the store keeps outlives a server that died before it could answer.
+    let named = json!({ "agent": "tester", "payload": "x", "idempotency_key": "k1" });
+    let again = server.ask(post(path, &named)).await.expect(201);
+    assert_eq!(again["id"], first["id"]);
+}
+
+#[tokio::test]
+async fn other_words_under_a_used_key_are_another_message_or_refused() {
+    let server = asking().at_work().await;
+    let (run, _) = server.at_gate().await;
+    let path = format!("/v1/runs/{run}/steer");
+    let dup = json!({ "name": "dup", "role": "operator" });
+    for text in ["first", "second"] {
+        let made = server.ask(post("/v1/keys", &dup)).await.expect(201);
+        let secret = made["secret"].as_str().unwrap();
+        let said = post(&path, &json!({ "text": text }))
+            .once("s1")
+            .shows(secret);
+        server.ask(said).await.expect(202);
+        let other = post(&path, &json!({ "text": "x" }))
+            .once("s1")
+            .shows(secret);
+        assert_eq!(server.ask(other).await.status, 422);
+        server.ask(ask("DELETE", "/v1/keys/dup")).await.expect(200);
+    }
+    let sent = server.look(&path).await;
+    let texts: Vec<&str> = sent["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|steer| steer["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["first", "second"]);
+}

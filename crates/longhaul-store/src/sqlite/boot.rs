@@ -42,5 +42,7 @@ fn free_everything(conn: &Connection) -> Result<i64> {
         "UPDATE worker SET state = ?1",
         (from_standing(Standing::Dead),),
     )?;
+    // Only a driver serves: whoever began a request and has not answered is gone.
+    conn.execute("DELETE FROM reply WHERE status IS NULL", ())?;
     Ok(boot)
 }

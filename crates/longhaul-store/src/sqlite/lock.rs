@@ -55,19 +55,25 @@ impl DriverLock {
 
 /// Whether a process drives the store in this file. Nothing is written.
 pub fn is_taken(file: &Path) -> Result<bool, StoreError> {
+    Ok(driver(file)?.is_some())
+}
+
+/// Who drives the store in this file, as they wrote themselves down; none:
+/// nobody does. Nothing is written.
+pub fn driver(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
     let found = resolve(file).map_err(|error| io_error(error, &at))?;
-    let lock = match File::open(folder(&found).join(NAME)) {
+    let mut lock = match File::open(folder(&found).join(NAME)) {
         Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(error, &at)),
     };
     match lock.try_lock_shared() {
         Ok(()) => {
             _ = lock.unlock();
-            Ok(false)
+            Ok(None)
         }
-        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(Some(who(&mut lock))),
         Err(TryLockError::Error(error)) => Err(io_error(error, &at)),
     }
 }

@@ -201,7 +201,11 @@ impl Serving {
         let url = url(self.address);
         // The link in it opens the pages, so it is for eyes and not for a file.
         if self.is_seen {
-            let ticket = self.house.longhaul.give_ticket(Holder::Local).await;
+            let ticket = self
+                .house
+                .longhaul
+                .give_ticket(Holder::Local, self.local_key.hash())
+                .await;
             let ticket = ticket.map_err(fail::engine)?;
             banner(&self.house, &url, &ticket);
         }

@@ -5,6 +5,7 @@
 //! server it belongs to, or a store made only to find it empty.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use longhaul::assemble::store_file;
 use longhaul::config::settings::Config;
@@ -84,7 +85,7 @@ fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
         return Err(Failure::usage(words)
             .hint(
                 "write it so",
-                format!("{URL}=http://127.0.0.1:4700 longhaul ls"),
+                format!("{URL}=http://127.0.0.1:4180 longhaul ls"),
             )
             .hint("or ask the store here", format!("{URL}= longhaul ls"))
             .into());
@@ -113,13 +114,9 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
     let Ok(file) = store_file(&config) else {
         return Ok(None);
     };
-    let Some(url) = marker::read(&file).and_then(|marker| address(&marker.url)) else {
+    let Some(url) = serving(&file) else {
         return Ok(None);
     };
-    // A server that died could not take its marker away; its lock is gone.
-    if !longhaul_store::is_taken(&file).unwrap_or(false) {
-        return Ok(None);
-    }
     if !runtime::small()?.block_on(is_there(&url)) {
         return Ok(None);
     }
@@ -128,6 +125,20 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
         desk: There::new(url, key.as_ref()).map_err(fail::engine)?,
         is_named: false,
     }))
+}
+
+/// Where the server is that drives this store, by its marker. A server that died
+/// could not take its marker away, and by now a stranger may listen there: what
+/// counts is who holds the store's lock, and that they are the one of the marker.
+fn serving(file: &Path) -> Option<Url> {
+    let marker = marker::read(file)?;
+    let driver = longhaul_store::driver(file).ok()??;
+    let (pid, at) = (
+        format!("pid {},", marker.pid),
+        format!(" at {}", marker.url),
+    );
+    let same = driver.starts_with(&pid) && driver.ends_with(&at);
+    same.then(|| address(&marker.url))?
 }
 
 /// The address of a server, if it is one.
@@ -147,6 +158,12 @@ fn key(here: &Surroundings, url: &Url, config: Option<&Config>) -> anyhow::Resul
     let Some(config) = config.filter(|_| is_loopback(url)) else {
         return Ok(None);
     };
+    // On a shared machine anybody may listen at a port: the key is for the server
+    // that drives this folder's store, and for nobody else.
+    let own = store_file(config).ok().and_then(|file| serving(&file));
+    if own.and_then(|own| own.port_or_known_default()) != url.port_or_known_default() {
+        return Ok(None);
+    }
     let at = local_key::path(config);
     let key = local_key::read(&at);
     key.map_err(|error| fail::local_key(&error, &at).exit(Exit::NotAllowed).into())

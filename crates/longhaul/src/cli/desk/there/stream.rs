@@ -114,7 +114,7 @@ impl Streaming {
     }
 
     async fn connect_again(&mut self) -> Result<(), No> {
-        let doubled = PAUSE.saturating_mul(2_u32.saturating_pow(self.losses));
+        let doubled = PAUSE.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
         tokio::time::sleep(doubled.min(PAUSE_MAX)).await;
         match self.connect().await {
             Ok(open) => self.open = Some(open),
@@ -128,6 +128,8 @@ impl Streaming {
 
     fn lose(&mut self) {
         self.open = None;
+        // Forgotten with the next fact: a server that only cuts is asked less and less.
+        self.losses = self.losses.saturating_add(1);
         if !self.told {
             self.told = true;
             let (server, last) = (self.wire.base(), self.last);

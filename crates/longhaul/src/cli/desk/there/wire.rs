@@ -133,10 +133,17 @@ impl Wire {
         };
         let response = sent.map_err(|error| lost(error.into()))?;
         let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        match (status.is_success(), kind.starts_with("text/event-stream")) {
+            (true, true) => return Ok(response),
+            (true, false) => return Err(self.strange("it sends no events")),
+            (false, _) => {}
         }
-        let body = bounded(response).await.map_err(lost)?;
+        let Ok(body) = tokio::time::timeout(ANSWERS, bounded(response)).await else {
+            return Err(lost(late()));
+        };
+        let body = body.map_err(lost)?;
         Err(self.problem(status, &body).into())
     }
 
