@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::STREAMS_MAX;
+use crate::limits::{CATCHING_UP_MAX, STREAMS_MAX};
 use crate::options::Options;
 use crate::rates::Rates;
 
@@ -30,6 +31,7 @@ struct Inner {
     stopping: CancellationToken,
     closed: CancellationToken,
     crew: TaskTracker,
+    catching_up: Semaphore,
 }
 
 impl App {
@@ -45,6 +47,7 @@ impl App {
             stopping: CancellationToken::new(),
             closed: CancellationToken::new(),
             crew: TaskTracker::new(),
+            catching_up: Semaphore::new(CATCHING_UP_MAX),
         }))
     }
 
@@ -93,6 +96,12 @@ impl App {
     /// The tasks that must not end with the connection that began them.
     pub(crate) fn crew(&self) -> &TaskTracker {
         &self.0.crew
+    }
+
+    /// Waits for a turn to read what was written before: those who are behind
+    /// must not hold up everybody else.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.catching_up.acquire().await.ok()
     }
 
     /// The hash of the machine's own key.

@@ -44,3 +44,6 @@ pub(crate) const KEY_BYTES_MAX: usize = 255;
 
 /// Callers without a key that counts: so many requests a second from one address.
 pub(crate) const STRANGER_RATE: u32 = 50;
+
+/// So many streams of all runs read at once what was written before.
+pub(crate) const CATCHING_UP_MAX: usize = 2;

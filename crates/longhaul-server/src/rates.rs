@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::http::StatusCode;
 use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::limits::STRANGER_RATE;
 use crate::problem::Problem;
 
 /// After so many requests of strangers, those who are gone are forgotten.
 const FORGET_EVERY: u32 = 1_024;
+
+/// So many lines a second tell of strangers: nobody fills a disk by knocking.
+const LINES_MAX: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// The rates of this server.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub(crate) struct Rates {
     strangers: DefaultKeyedRateLimiter<IpAddr>,
     clock: DefaultClock,
     asked: AtomicU32,
+    lines: DefaultDirectRateLimiter,
 }
 
 impl Rates {
@@ -34,7 +38,13 @@ impl Rates {
             strangers: RateLimiter::keyed(Quota::per_second(strangers)),
             clock: DefaultClock::default(),
             asked: AtomicU32::new(0),
+            lines: RateLimiter::direct(Quota::per_second(LINES_MAX)),
         }
+    }
+
+    /// Whether there is room in the log for another line about a stranger.
+    pub(crate) fn has_line(&self) -> bool {
+        self.lines.check().is_ok()
     }
 
     /// Counts a request of a key.

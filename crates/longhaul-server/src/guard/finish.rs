@@ -22,6 +22,9 @@ use crate::problem::Problem;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Who has shown nothing that counts.
+const NOBODY: &str = "nobody";
+
 /// Lets a request pass and finishes its answer.
 pub(crate) async fn finish(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = format!("req_{:032x}", app.longhaul().ports().mint.bits());
@@ -35,10 +38,12 @@ pub(crate) async fn finish(State(app): State<App>, request: Request, next: Next)
         axum::response::IntoResponse::into_response(Problem::internal())
     });
     let caller = response.extensions().get::<SaidCaller>();
-    let caller = caller.map_or_else(|| "nobody".to_owned(), |caller| caller.0.clone());
+    let caller = caller.map_or_else(|| NOBODY.to_owned(), |caller| caller.0.clone());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let (status, code) = (problem.status.as_u16(), problem.code);
-        tracing::info!(run, %method, route, status, code, caller, request_id = id, "refused");
+        if caller != NOBODY || app.rates().has_line() {
+            tracing::info!(run, %method, route, status, code, caller, request_id = id, "refused");
+        }
         let kept = std::mem::take(response.headers_mut());
         response = problem.write(&id);
         response.headers_mut().extend(kept);

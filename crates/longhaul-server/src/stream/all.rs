@@ -81,8 +81,9 @@ impl AllStream {
 
     /// What stands there now; none: nothing that is wanted.
     async fn look(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
-        let longhaul = self.reader.app.longhaul();
-        let tail = longhaul.written(self.after, PAGE).await?;
+        let app = self.reader.app.clone();
+        let _turn = app.turn().await;
+        let tail = app.longhaul().written(self.after, PAGE).await?;
         let mut text = String::new();
         for (place, entry) in &tail.entries {
             self.after = *place;
