@@ -220,6 +220,8 @@ pub struct WorkerRow {
     pub standing: Standing,
     /// Its last sign of life.
     pub beat_at: Timestamp,
+    /// Silent for longer than this, it counts as dead.
+    pub ttl: Millis,
     /// The runs in its hands.
     pub runs: u64,
 }

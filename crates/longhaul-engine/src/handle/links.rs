@@ -10,7 +10,7 @@ use longhaul_run::Refusal;
 use longhaul_run::outside::standing_digest;
 
 use crate::error::Error;
-use crate::handle::Longhaul;
+use crate::handle::{Longhaul, within};
 use crate::secret::Secret;
 
 /// So many bytes name a person.
@@ -52,10 +52,10 @@ impl Longhaul {
         if name.is_empty() {
             return Err(Refusal::Empty("a recipient").into());
         }
-        if name.len() > RECIPIENT_BYTES_MAX || name.chars().any(char::is_control) {
-            let what = "the recipient's name";
-            let max = RECIPIENT_BYTES_MAX;
-            return Err(Refusal::TooLong { what, max }.into());
+        within("the recipient's name", name.len(), RECIPIENT_BYTES_MAX)?;
+        if name.chars().any(char::is_control) {
+            let why = "a recipient's name has no control characters".to_owned();
+            return Err(Refusal::BadTask(why).into());
         }
         let gate = self.gate(ask.gate).await?;
         match gate.status {

@@ -10,7 +10,7 @@ use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::shelves::{Place, Tail, WorkerRow};
 use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow, Standing};
 use longhaul_core::status::Status;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
 use longhaul_run::say::{Said, say};
 
@@ -20,9 +20,6 @@ use crate::lane_view::LaneView;
 use crate::ledger::fold;
 use crate::view::{BriefView, RunView};
 use crate::why_view::WhyView;
-
-/// A worker that was silent for longer can't write, or is stuck.
-const SILENCE_MAX: Millis = Millis::from_secs(30);
 
 /// So many open gates are looked at for a list.
 const GATES_MAX: usize = 1_000;
@@ -89,7 +86,7 @@ impl Longhaul {
         let workers = self.ports.shelves.workers().await?;
         let now = self.now().await?;
         let live = |worker: &WorkerRow| {
-            worker.standing == Standing::Live && now.since(worker.beat_at) <= SILENCE_MAX
+            worker.standing == Standing::Live && now.since(worker.beat_at) <= worker.ttl
         };
         Ok(workers.iter().any(live))
     }

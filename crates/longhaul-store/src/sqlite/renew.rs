@@ -127,7 +127,7 @@ pub(crate) fn heads(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> 
 /// The workers that are known.
 pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
     tx.all(
-        "SELECT w.id, w.host, w.build, w.state, w.beat_at,
+        "SELECT w.id, w.host, w.build, w.state, w.beat_at, w.ttl_ms,
                 (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1)
            FROM worker w ORDER BY w.id",
         params![LEASED],
@@ -138,7 +138,8 @@ pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
                 build: row.get(2)?,
                 standing: standing(row, 3)?,
                 beat_at: time(row, 4)?,
-                runs: nat(row, 5)?,
+                ttl: Millis(nat(row, 5)?),
+                runs: nat(row, 6)?,
             })
         },
     )

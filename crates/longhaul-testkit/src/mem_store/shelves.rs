@@ -105,6 +105,7 @@ impl Tables {
             build: row.build.clone(),
             standing: row.standing,
             beat_at: row.beat_at,
+            ttl: row.ttl,
             runs: runs as u64,
         }
     }
