@@ -201,7 +201,8 @@ fn what_stops_a_server_at_its_start_is_an_object_too() {
     }
 }
 
-/// A terminal as a person has one: `script` lends it.
+/// A terminal as a person has one: `script` lends it. The `exec` is so that no shell
+/// stands between: one that stays hears the Ctrl-C too, and says 130 for it.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_terminal_is_shown_a_link_that_opens_once() {
@@ -210,7 +211,7 @@ fn a_terminal_is_shown_a_link_that_opens_once() {
     let mut child = Command::new("script")
         .args([
             "-qec",
-            &format!("{binary} dev --listen 127.0.0.1:0"),
+            &format!("exec {binary} dev --listen 127.0.0.1:0"),
             "/dev/null",
         ])
         .current_dir(project.path())
