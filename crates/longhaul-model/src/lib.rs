@@ -3,13 +3,22 @@
 //! Never: knows of leases, gates or journals. A provider's JSON stays inside
 //! its adapter and is converted at the door.
 
+mod adapter;
+mod album;
 pub mod anthropic;
 mod blame;
 mod exchange;
 mod fields;
+mod guess;
 pub mod http;
+mod ids;
 mod kept;
 pub mod key;
+mod owed;
 pub mod pictures;
 pub mod scripted;
+pub mod settings;
+mod spell;
 mod sse;
+mod table;
+mod talk;

@@ -5,4 +5,6 @@ mod suite {
     mod anthropic;
     mod kit;
     mod scripted;
+    mod spec;
+    mod words;
 }

@@ -3,17 +3,18 @@
 //! Never: finished before the provider says so.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use longhaul_core::message::{Reply, StopReason};
+use longhaul_core::message::Reply;
 use longhaul_core::port::model::Ear;
 use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
+use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
 use crate::anthropic::wire::{DIALECT, Delta, Ending, Frame, Letter, stop};
 use crate::exchange::{Codec, Fault, Heed};
+use crate::guess::Guess;
 use crate::sse::Event;
 
 /// The end as other providers say it, which some servers say here too.
@@ -21,11 +22,9 @@ const DONE: &str = "[DONE]";
 
 /// A reply in the making.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    /// What the question weighs, where nobody counts.
-    input_guess: u64,
-    /// Bytes for a token.
-    bytes_per_token: u64,
+pub(super) struct Reading {
+    /// What it weighs, where nobody counts.
+    guess: Guess,
     model: Option<String>,
     counts: Counts,
     reason: Option<String>,
@@ -36,49 +35,16 @@ pub(super) struct Draft {
     bytes: u64,
 }
 
-/// What came of it.
-#[derive(Debug)]
-pub(super) struct Said {
-    pub(super) reply: Arc<Reply>,
-    pub(super) stop: StopReason,
-    pub(super) usage: Usage,
-    pub(super) model: Option<String>,
-}
-
-impl Draft {
-    /// The reply to a question that weighs so many tokens, as far as one can
-    /// guess from its bytes.
-    pub(super) fn new(input_guess: u64, bytes_per_token: u64) -> Self {
+impl Reading {
+    pub(super) fn new(guess: Guess) -> Self {
         Self {
-            input_guess,
-            bytes_per_token,
+            guess,
             ..Self::default()
         }
     }
 
-    /// The whole reply.
-    pub(super) fn finish(self) -> Said {
-        let usage = self.counts.settle(self.guess());
-        let reply = Reply {
-            dialect: DIALECT.to_owned(),
-            blocks: self.blocks.into_iter().map(Open::close).collect(),
-        };
-        let has_calls = reply.calls().next().is_some();
-        Said {
-            stop: stop(self.reason.as_deref(), has_calls),
-            reply: Arc::new(reply),
-            usage,
-            model: self.model,
-        }
-    }
-
     fn guess(&self) -> Usage {
-        Usage {
-            input_tokens: self.input_guess,
-            output_tokens: self.bytes.div_ceil(self.bytes_per_token.max(1)),
-            estimated: true,
-            ..Usage::default()
-        }
+        self.guess.usage(self.bytes)
     }
 
     fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
@@ -174,7 +140,24 @@ impl Draft {
     }
 }
 
-impl Codec for Draft {
+impl Draft for Reading {
+    fn finish(self) -> Said {
+        let usage = self.counts.settle(self.guess());
+        let reply = Reply {
+            dialect: DIALECT.to_owned(),
+            blocks: self.blocks.into_iter().map(Open::close).collect(),
+        };
+        let has_calls = reply.calls().next().is_some();
+        Said {
+            stop: stop(self.reason.as_deref(), has_calls),
+            reply,
+            usage,
+            model: self.model,
+        }
+    }
+}
+
+impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
         if event.data == DONE || event.data.is_empty() {
             return Ok(Heed::Idle);

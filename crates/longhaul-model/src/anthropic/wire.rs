@@ -6,6 +6,13 @@ use longhaul_core::message::StopReason;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// The Messages API.
+#[derive(Debug)]
+pub(super) struct Messages;
+
+/// The longest name of a tool that is sent.
+pub(super) const NAME_MAX: usize = 128;
+
 /// Whose blocks a reply over this wire is made of.
 pub(super) const DIALECT: &str = "anthropic";
 

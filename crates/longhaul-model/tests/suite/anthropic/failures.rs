@@ -1,7 +1,8 @@
 //! What the provider sends when it says no, and what becomes of it.
 
-use super::kit::{KEY, RECORDED, answer, hello, model};
+use super::kit::{KEY, RECORDED, answer, model};
 use crate::suite::kit::{Server, plain, streamed};
+use crate::suite::words::hello;
 
 /// Status, kind, words, and the class.
 const TABLE: &[(u16, &str, &str, &str)] = &[

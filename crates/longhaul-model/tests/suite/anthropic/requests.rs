@@ -4,65 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::id::CallId;
-use longhaul_core::message::{
-    Block, ImageRef, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words,
-};
-use longhaul_core::port::model::Model as _;
+use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult};
+use longhaul_core::port::model::Model;
 use longhaul_core::raw::{BlobRef, RawJson};
-use longhaul_model::anthropic::{Anthropic, Settings};
+use longhaul_model::anthropic;
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
-use serde_json::Value;
+use longhaul_model::settings::Settings;
 
-use super::kit::{KEY, RECORDED, answer, ask, hello, limits, lines, model, settings};
+use super::kit::{KEY, RECORDED, answer, model, settings};
 use super::spec;
 use crate::suite::kit::{Heard, Noon, Server, streamed};
+use crate::suite::words::{
+    ask, call, hello, limits, lines, pretty, result, results, said, text, thought, user,
+};
 
-fn call(id: &str, name: &str, input: &str) -> Block {
-    Block::ToolCall(ToolCall {
-        id: id.into(),
-        name: name.into(),
-        input: RawJson::parse(input).unwrap(),
-        extra: None,
-    })
-}
-
-fn text(words: &str) -> Block {
-    Block::Text(Words {
-        text: words.into(),
-        extra: Some(RawJson::parse(r#"{"citations":null}"#).unwrap()),
-    })
-}
-
-fn thought(signature: Option<&str>) -> Block {
-    Block::Thinking(Thinking {
-        text: "Hm.".into(),
-        signature: signature.map(Into::into),
-        extra: None,
-    })
-}
-
-fn said(dialect: &str, blocks: Vec<Block>) -> Arc<Message> {
-    let dialect = dialect.to_owned();
-    Arc::new(Message::Assistant(Arc::new(Reply { dialect, blocks })))
-}
-
-fn result(index: u16, id: &str, text: &str) -> ToolResult {
-    ToolResult {
-        call: CallId { turn: 1, index },
-        id: id.into(),
-        content: vec![Part::Text(text.into())],
-        is_error: false,
-    }
-}
-
-fn results(results: Vec<ToolResult>) -> Arc<Message> {
-    Arc::new(Message::Results(results))
-}
-
-fn user(text: &str) -> Arc<Message> {
-    Arc::new(Message::user(text))
+fn with_pictures(server: &Server, pictures: Arc<dyn Pictures>) -> Arc<dyn Model> {
+    let settings = Settings {
+        pictures: Some(pictures),
+        ..settings()
+    };
+    let http = Http::new(&server.base(), limits()).unwrap();
+    anthropic::model(http, settings, Arc::new(Noon)).unwrap()
 }
 
 /// The request that these messages make.
@@ -71,10 +34,6 @@ async fn sent(messages: &[Arc<Message>]) -> String {
     let (answered, _) = answer(&server, &model(&server), messages).await;
     answered.unwrap();
     server.seen().remove(0).body
-}
-
-fn pretty(body: &str) -> String {
-    serde_json::to_string_pretty(&serde_json::from_str::<Value>(body).unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -212,7 +171,7 @@ async fn pictures_are_shown_or_told_of() {
             ..result(1, "t", "")
         }]),
     ];
-    let model = model(&server).with_pictures(Arc::new(One(known)));
+    let model = with_pictures(&server, Arc::new(One(known)));
     answer(&server, &model, &messages).await.0.unwrap();
     insta::assert_snapshot!("pictures", pretty(&server.seen().remove(0).body));
 }
@@ -290,7 +249,7 @@ impl Pictures for Counting {
 async fn a_message_is_written_once() {
     let server = Server::new(vec![streamed(RECORDED.as_bytes()); 4]).await;
     let counting = Arc::new(Counting::default());
-    let model = model(&server).with_pictures(Arc::clone(&counting) as Arc<dyn Pictures>);
+    let model = with_pictures(&server, Arc::clone(&counting) as Arc<dyn Pictures>);
     let picture = Part::Image(ImageRef {
         media_type: "image/png".into(),
         blob: BlobRef::to(b"png"),
@@ -318,7 +277,7 @@ async fn only_what_the_user_set_is_sent() {
             headers: vec![("anthropic-beta".into(), "x-1".into())],
             ..settings()
         };
-        Anthropic::new(http, settings, Arc::new(Noon))
+        anthropic::model(http, settings, Arc::new(Noon))
     };
     for bad in [r#"{"model":"x"}"#, r#"{"stream":false}"#, "[]"] {
         assert!(with(bad).is_err(), "{bad}");
@@ -353,7 +312,7 @@ async fn nothing_that_holds_the_key_shows_it() {
 async fn a_quote_holds_the_worst_case() {
     let server = Server::new(vec![]).await;
     let quote = model(&server).quote(&ask(&[user(&"x".repeat(3_000))]));
-    let fixed = ("Be tidy.".len() + super::kit::TOOLS.len()).div_ceil(3) as u64;
+    let fixed = ("Be tidy.".len() + crate::suite::words::TOOLS.len()).div_ceil(3) as u64;
     assert_eq!(quote.tariff.fixed_tokens, fixed);
     assert_eq!(quote.hold.tokens, fixed + 1_000 + 1_024);
     // Every token may be written to the cache, which costs more than to read it.

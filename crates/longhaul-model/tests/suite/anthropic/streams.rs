@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use longhaul_core::message::Message;
-use longhaul_core::port::model::Model as _;
 
-use super::kit::{RECORDED, answer, hello, lines, model};
+use super::kit::{RECORDED, answer, model};
 use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
+use crate::suite::words::{hello, lines};
 
 /// The stream in two chunks, cut at a byte.
 fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
@@ -37,7 +37,7 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     let first = first.unwrap();
     for round in 1..rounds {
         let words = Heard::default();
-        let question = super::kit::ask(&hello());
+        let question = crate::suite::words::ask(&hello());
         let again = model.reply(&question, &words).await;
         assert_eq!(again.unwrap(), first, "cut at {round}");
         assert_eq!(words.text(), heard, "cut at {round}");
@@ -223,7 +223,7 @@ async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
     let model = model(&server);
     let mut replies = Vec::new();
     for round in 0..rounds {
-        let question = super::kit::ask(&hello());
+        let question = crate::suite::words::ask(&hello());
         match model.reply(&question, &Heard::default()).await {
             Ok(answered) => replies.push(answered.reply),
             Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
@@ -235,7 +235,7 @@ async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
     for reply in replies {
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
-        let question = super::kit::ask(&messages);
+        let question = crate::suite::words::ask(&messages);
         model.reply(&question, &Heard::default()).await.unwrap();
     }
     for seen in server.seen() {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use longhaul_model::http::{Http, Limits, Trouble};
 use tokio::sync::Notify;
 
-use super::kit::{RECORDED, answer, at, hello, limits, lines, model};
+use super::kit::{RECORDED, answer, at, model};
 use crate::suite::kit::{Act, STREAM, Server, chunk, plain, rude, streamed};
+use crate::suite::words::{hello, limits, lines};
 
 fn send(bytes: impl Into<Vec<u8>>) -> Act {
     Act::Send(bytes.into())
@@ -188,8 +189,8 @@ async fn words_are_heard_as_they_come() {
         }
     }
     let model = model(&server);
-    let question = super::kit::ask(&hello());
-    let answered = longhaul_core::port::model::Model::reply(&model, &question, &Go(sign)).await;
+    let question = crate::suite::words::ask(&hello());
+    let answered = model.reply(&question, &Go(sign)).await;
     assert_eq!(class(&answered), "ok");
 }
 

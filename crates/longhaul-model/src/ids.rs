@@ -1,23 +1,20 @@
-//! The ids of calls as they go out: within the provider's alphabet, and no two alike.
+//! The ids of calls as they go out: within the providers' alphabet, and no two alike.
 //!
 //! Never: another id for the same call of the same conversation.
 
 use std::collections::HashMap;
 
-/// The longest id that is sent.
+/// The longest id that is sent: the shortest that some provider takes.
 const ID_MAX: usize = 64;
-
-/// The longest name of a tool that is sent.
-const NAME_MAX: usize = 128;
 
 /// The ids that a conversation has given out, each with the message it stands in.
 #[derive(Debug, Default)]
-pub(super) struct Ids(HashMap<String, usize>);
+pub(crate) struct Ids(HashMap<String, usize>);
 
 impl Ids {
     /// The id of a call: the one it came with where that will do, else one by
     /// the place of the call, which does not change when the request is made anew.
-    pub(super) fn give(&mut self, came: &str, message: usize, call: usize) -> String {
+    pub(crate) fn give(&mut self, came: &str, message: usize, call: usize) -> String {
         let mut id = plain(came, ID_MAX);
         let mut tries = 0;
         while id.is_empty() || self.0.contains_key(&id) {
@@ -32,14 +29,14 @@ impl Ids {
     }
 
     /// Takes back what the messages from this one on were given.
-    pub(super) fn forget_from(&mut self, message: usize) {
+    pub(crate) fn forget_from(&mut self, message: usize) {
         self.0.retain(|_, given| *given < message);
     }
 }
 
-/// The name of a tool as it may stand in a request.
-pub(super) fn name(came: &str) -> String {
-    match plain(came, NAME_MAX) {
+/// The name of a tool as it may stand in a request, at most so long.
+pub(crate) fn name(came: &str, max: usize) -> String {
+    match plain(came, max) {
         name if name.is_empty() => "unnamed".to_owned(),
         name => name,
     }

@@ -1,0 +1,115 @@
+//! What a model behind a wire is told when it is set up.
+//!
+//! Never: a default that a provider should decide, such as a temperature.
+
+use std::sync::Arc;
+
+use longhaul_core::raw::RawJson;
+use longhaul_core::usage::Tariff;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use crate::fields::Fields;
+use crate::key::ApiKey;
+use crate::pictures::Pictures;
+
+/// How a key is shown to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// As `x-api-key`.
+    Key,
+    /// As `authorization: Bearer`.
+    Bearer,
+}
+
+/// A model and the account it is asked for.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The provider, as failures name it.
+    pub provider: String,
+    /// The model as the provider calls it.
+    pub model: String,
+    /// None: a server that asks for none.
+    pub key: Option<ApiKey>,
+    /// How the key is shown; none: as this wire usually does.
+    pub login: Option<Login>,
+    /// More headers, such as `anthropic-beta`.
+    pub headers: Vec<(String, String)>,
+    /// Fields of the request that the user has set, as one object: sent as they are.
+    pub fields: Option<RawJson>,
+    /// Price, window and longest reply; its `fixed_tokens` are counted anew for
+    /// each question.
+    pub tariff: Tariff,
+    /// Where the pictures of a conversation come from. Without, the model is told
+    /// in words that there was one.
+    pub pictures: Option<Arc<dyn Pictures>>,
+}
+
+impl Settings {
+    /// A model of which nothing more is known.
+    pub fn new(provider: impl Into<String>, model: impl Into<String>, key: Option<ApiKey>) -> Self {
+        Self {
+            provider: provider.into(),
+            model: model.into(),
+            key,
+            login: None,
+            headers: Vec::new(),
+            fields: None,
+            tariff: Tariff::default(),
+            pictures: None,
+        }
+    }
+
+    /// The headers of every request, behind those that the wire itself sends.
+    pub(crate) fn headers(
+        &self,
+        wire: &[(&'static str, &'static str)],
+        usual: Login,
+    ) -> Result<HeaderMap, BadSettings> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        for (name, value) in wire {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        for (name, value) in &self.headers {
+            let bad = || BadSettings(format!("the header `{name}` can't be sent"));
+            let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+            headers.insert(known, HeaderValue::from_str(value).map_err(|_| bad())?);
+        }
+        if let Some(key) = &self.key {
+            let (name, value) = match self.login.unwrap_or(usual) {
+                Login::Key => (
+                    HeaderName::from_static("x-api-key"),
+                    key.reveal().to_owned(),
+                ),
+                Login::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            };
+            let mut value = HeaderValue::from_str(&value)
+                .map_err(|_| BadSettings("the key has letters that no key has".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// Refuses fields of a request that are not the user's to set.
+    pub(crate) fn check_fields(&self, ours: &[&str]) -> Result<(), BadSettings> {
+        let Some(set) = &self.fields else {
+            return Ok(());
+        };
+        let fields = Fields::read(set.as_str());
+        let fields = fields
+            .ok_or_else(|| BadSettings("the request's own fields are no object".to_owned()))?;
+        match ours.iter().find(|name| fields.get(name).is_some()) {
+            Some(name) => Err(BadSettings(format!(
+                "the field `{name}` of a request can't be set"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Settings that no request can be made with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSettings(pub(crate) String);
