@@ -149,14 +149,41 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// The worst case of a call that sends `bytes` of conversation.
-    pub const fn hold(&self, bytes: u64, max_tokens: u64) -> Hold {
+    /// What binds when either of two models may be asked: the dearer price and the
+    /// narrower limits. Where one price is not known, the other counts.
+    #[must_use]
+    pub fn dearest(self, other: Self) -> Self {
+        let price = match (self.price, other.price) {
+            (Some(one), Some(two)) => Some(Price {
+                input: one.input.max(two.input),
+                output: one.output.max(two.output),
+                cached: one.cached.max(two.cached),
+                cache_write: one.cache_write.max(two.cache_write),
+            }),
+            (one, two) => one.or(two),
+        };
+        Self {
+            price,
+            max_output_tokens: self.max_output_tokens.min(other.max_output_tokens),
+            window_tokens: self.window_tokens.min(other.window_tokens),
+            bytes_per_token: self.bytes_per_token.min(other.bytes_per_token),
+            fixed_tokens: self.fixed_tokens.max(other.fixed_tokens),
+        }
+    }
+
+    /// The tokens that a call sends with so many bytes of conversation, a high guess.
+    pub const fn input_tokens(&self, bytes: u64) -> u64 {
         let per_token = if self.bytes_per_token == 0 {
             1
         } else {
             self.bytes_per_token
         };
-        let input = self.fixed_tokens.saturating_add(bytes.div_ceil(per_token));
+        self.fixed_tokens.saturating_add(bytes.div_ceil(per_token))
+    }
+
+    /// The worst case of a call that sends `bytes` of conversation.
+    pub const fn hold(&self, bytes: u64, max_tokens: u64) -> Hold {
+        let input = self.input_tokens(bytes);
         let micros = match self.price {
             None => Micros::ZERO,
             Some(price) => {

@@ -1,4 +1,4 @@
-//! What one run may touch: its agent, its model, its tools, its context.
+//! What one run may touch: its agent, its models, its tools, its context.
 //!
 //! Never: more than its agent's file names. A tool that is not listed does not
 //! exist for the run.
@@ -24,7 +24,8 @@ pub(crate) const READ_OUTPUT: &str = "read_output";
 #[derive(Debug, Clone)]
 pub(crate) struct Capsule {
     pub(crate) agent: Arc<Agent>,
-    pub(crate) model: Found,
+    /// In the order in which they are asked; never empty.
+    models: Vec<Found>,
     tools: BTreeMap<String, Equipped>,
     context: BTreeMap<String, RawJson>,
 }
@@ -51,11 +52,13 @@ impl Capsule {
     fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
         let task = run.task();
         // What was perceived is what is asked; before that the task's word, then the agent's.
-        let perceived = Some(run.transcript().model()).filter(|name| !name.is_empty());
-        let named = perceived
-            .or(task.model.as_deref())
-            .or_else(|| agent.models.first().map(String::as_str));
-        let model = ports.models.find(named)?;
+        let models = match run.transcript().models() {
+            [unnamed] if unnamed.is_empty() => match &task.model {
+                Some(named) => find(ports, std::slice::from_ref(named))?,
+                None => find(ports, &agent.models)?,
+            },
+            perceived => find(ports, perceived)?,
+        };
         let mut tools = BTreeMap::new();
         let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
         for name in agent.tools.iter().map(String::as_str).chain(paging) {
@@ -76,10 +79,21 @@ impl Capsule {
             .collect();
         Ok(Self {
             agent,
-            model,
+            models,
             tools,
             context,
         })
+    }
+
+    /// The models that the run may ask, in order.
+    pub(crate) fn models(&self) -> &[Found] {
+        &self.models
+    }
+
+    /// The model that a question is for.
+    pub(crate) fn model(&self, name: &str) -> Option<&Found> {
+        let named = self.models.iter().find(|found| found.name == name);
+        named.or_else(|| self.models.first())
     }
 
     /// The tool under this name, if the run may use it.
@@ -117,4 +131,20 @@ impl Capsule {
             context: self.context.clone(),
         }
     }
+}
+
+/// The models of these names, each once; no name: the project's own.
+fn find(ports: &Ports, names: &[String]) -> Result<Vec<Found>, String> {
+    if names.is_empty() {
+        return Ok(vec![ports.models.find(None)?]);
+    }
+    let mut models: Vec<Found> = Vec::new();
+    for name in names {
+        let found = ports.models.find(Some(name))?;
+        // Two short names may mean the same model.
+        if models.iter().all(|known| known.name != found.name) {
+            models.push(found);
+        }
+    }
+    Ok(models)
 }

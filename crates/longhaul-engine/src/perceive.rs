@@ -6,6 +6,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::Ask;
 use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::usage::Tariff;
 use longhaul_run::Run;
 use longhaul_run::input::Perceived;
 use serde_json::{Value, json};
@@ -51,23 +52,27 @@ pub(crate) async fn perceive(
     let mut opening = task.history.clone();
     opening.extend(memory);
     opening.push(Message::user(input_text(&task.input)));
+    let mut names = capsule.models().iter().map(|found| found.name.clone());
     let ask = Ask {
         run: run.id(),
         turn: 1,
         attempt: 1,
-        model: capsule.model.name.clone(),
+        model: names.next().unwrap_or_default(),
         system: system.clone(),
         tools: tools.clone(),
         messages: std::sync::Arc::new(Vec::new()),
         max_tokens: 0,
     };
-    let quote = capsule.model.model.quote(&ask);
+    let tariffs = capsule.models().iter();
+    let tariffs = tariffs.map(|found| found.model.quote(&ask).tariff);
+    let tariff = tariffs.reduce(Tariff::dearest).unwrap_or_default();
     Ok(Ok(Perceived {
         system,
         tools,
         opening,
+        fallbacks: names.collect(),
         model: ask.model,
-        tariff: quote.tariff,
+        tariff,
         blobs,
     }))
 }

@@ -106,6 +106,7 @@ fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
             tools: seen.tools,
             opening: seen.opening,
             model: seen.model,
+            fallbacks: seen.fallbacks,
             tariff: seen.tariff,
         })))?;
         seen.blobs

@@ -91,6 +91,8 @@ pub struct Perceived {
     pub opening: Vec<Message>,
     /// The model that will be asked.
     pub model: String,
+    /// Those that are asked in its place when it fails for good, in order.
+    pub fallbacks: Vec<String>,
     /// What the dearest model of the list charges.
     pub tariff: Tariff,
     /// Contents that prompt and table name by hash.

@@ -100,6 +100,14 @@ impl Run {
         if let Event::RunPerceived(seen) = &entry.event {
             self.transcript.perceive(seen);
         }
+        if let Event::TurnFailed(failed) = &entry.event
+            && let Some(other) = &failed.instead
+        {
+            self.transcript.turn_to(other);
+        }
+        if let Event::RunRetried(_) = &entry.event {
+            self.transcript.turn_back();
+        }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.compact(compacted);
             self.control.bytes = self.transcript.bytes();

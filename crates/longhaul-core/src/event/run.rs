@@ -41,6 +41,9 @@ pub struct RunPerceived {
     pub opening: Vec<Message>,
     /// The model that will be asked, as `provider/model`.
     pub model: String,
+    /// The models that are asked in its place when it fails for good, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
     /// What the dearest model of the list charges.
     pub tariff: Tariff,
 }

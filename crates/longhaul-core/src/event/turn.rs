@@ -111,6 +111,9 @@ pub struct TurnFailed {
     /// What it cost all the same; for a lost call the whole hold counts.
     #[serde(default)]
     pub charged: Hold,
+    /// The model that is asked from now on, in the place of the one that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
 }
 
 /// A person cut the model off.

@@ -7,7 +7,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Micros, Tariff, Usage};
 use longhaul_run::Input;
@@ -15,7 +15,6 @@ use longhaul_run::input::Replied;
 use std::sync::Arc;
 
 use crate::appraise::appraise;
-use crate::capsule::Capsule;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
@@ -95,7 +94,10 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         return Ok(Heard::Gone);
     }
     let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
-    let question = AssertUnwindSafe(capsule.model.model.reply(&ask, &ear)).catch_unwind();
+    let Some(found) = capsule.model(&ask.model) else {
+        return Ok(Heard::Gone);
+    };
+    let question = AssertUnwindSafe(found.model.reply(&ask, &ear)).catch_unwind();
     let question = pin!(question);
     let mut ears = Ears {
         ledger: &mut desk.ledger,
@@ -107,11 +109,11 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         First::Done(Ok(Ok(answered))) => Heard::Reply(answered),
         First::Done(Ok(Err(failure))) => Heard::Failed(failure),
         First::Done(Err(_)) => {
-            let words = format!("the adapter of {} panicked", capsule.model.name);
+            let words = format!("the adapter of {} panicked", found.name);
             Heard::Failed(Failure::new(FailureClass::Server, words))
         }
         First::Cut(Cut::Cancelled | Cut::Stopping) => Heard::Failed(stopped()),
-        First::Cut(Cut::Interrupted) => cut_off(&capsule, &ask, ear.text()),
+        First::Cut(Cut::Interrupted) => cut_off(&*found.model, &ask, ear.text()),
         First::Cut(Cut::Lost) => Heard::Gone,
     })
 }
@@ -121,13 +123,13 @@ fn stopped() -> Failure {
 }
 
 /// What was said and used until a message cut in, as far as one can guess.
-fn cut_off(capsule: &Capsule, ask: &Ask, text: Arc<str>) -> Heard {
+fn cut_off(model: &dyn Model, ask: &Ask, text: Arc<str>) -> Heard {
     let Tariff {
         price,
         bytes_per_token,
         fixed_tokens,
         ..
-    } = capsule.model.model.quote(ask).tariff;
+    } = model.quote(ask).tariff;
     let tokens = |bytes: u64| bytes.div_ceil(bytes_per_token.max(1));
     let asked: u64 = ask.messages.iter().map(|message| message.bytes()).sum();
     let usage = Usage {

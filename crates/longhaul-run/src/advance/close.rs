@@ -93,6 +93,7 @@ pub(crate) fn orphans(draft: &mut Draft<'_>, alive: Option<Epoch>) -> Result<(),
             failure,
             active: Millis::ZERO,
             charged: hold,
+            instead: None,
         }))?;
         let settlement = Settlement {
             held: hold,

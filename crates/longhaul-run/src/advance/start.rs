@@ -41,7 +41,10 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
     };
     let attempt = thinking.tries + 1;
     let tariff = draft.control.tariff;
-    let mut max_tokens = tariff.max_output_tokens;
+    // Providers refuse a question whose longest reply does not fit into the window.
+    let room = tariff.window_tokens;
+    let room = room.saturating_sub(tariff.input_tokens(draft.control.bytes));
+    let mut max_tokens = tariff.max_output_tokens.min(room.max(REPLY_TOKENS_MIN));
     let mut hold = tariff.hold(draft.control.bytes, max_tokens);
     if let Some(left) = draft.moment.left.filter(|left| !left.covers(hold)) {
         let short = if left.micros.is_some_and(|left| hold.micros > left) {

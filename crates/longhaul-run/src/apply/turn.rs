@@ -107,7 +107,8 @@ impl Control {
             | Stage::Ended(_) => return Err("no such turn is under way"),
         };
         let class = data.failure.class;
-        if asking.purpose == Purpose::Compact && class.counts() && !class.may_pass() {
+        let given_up = class.counts() && !class.may_pass() && data.instead.is_none();
+        if asking.purpose == Purpose::Compact && given_up {
             let words = format!(
                 "the conversation could not be shortened: {}",
                 data.failure.message
@@ -122,7 +123,11 @@ impl Control {
             || asking.purpose == Purpose::Compact;
         self.stage = Stage::Thinking(Thinking {
             tries: data.attempt,
-            failures: asking.failures + u32::from(data.failure.class.counts()),
+            // Another model has failed at nothing yet.
+            failures: match data.instead {
+                Some(_) => 0,
+                None => asking.failures + u32::from(data.failure.class.counts()),
+            },
             sleep: None,
             limited: data.failure.class == FailureClass::RateLimit,
             retry: None,

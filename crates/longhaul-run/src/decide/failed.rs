@@ -20,19 +20,28 @@ use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::stage::Stage;
 
+/// A provider that wants to be left alone for longer is not waited for when
+/// another model can be asked.
+const PATIENCE: Millis = Millis::from_secs(30);
+
 pub(super) fn failed(
     draft: &mut Draft<'_>,
     failure: Failure,
     active: Millis,
 ) -> Result<(), Refusal> {
-    note(draft, &failure, active)?;
     let class = failure.class;
     let stops = draft.control.cancel.is_some() || draft.control.doom.is_some();
+    let instead = match stops {
+        true => None,
+        false => fallback(draft, &failure),
+    };
+    let turns = instead.is_some();
+    note(draft, &failure, Noted { active, instead })?;
     // The driver let go of its call without being told to by a cancel: it drains.
     if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
         return release(draft);
     }
-    if stops || class == FailureClass::ContextOverflow || !class.counts() {
+    if stops || turns || class == FailureClass::ContextOverflow || !class.counts() {
         return advance(draft);
     }
     let Stage::Thinking(thinking) = &draft.control.stage else {
@@ -58,8 +67,31 @@ pub(super) fn failed(
     }
 }
 
+/// The model to ask in the place of the one that failed, if that one is not worth
+/// waiting for and there is another. A conversation that is too long is shortened.
+fn fallback(draft: &Draft<'_>, failure: &Failure) -> Option<String> {
+    let other = draft.run.transcript.fallback()?;
+    let class = failure.class;
+    let Stage::Asking(asking) = &draft.control.stage else {
+        return None;
+    };
+    if class == FailureClass::ContextOverflow || !class.counts() {
+        return None;
+    }
+    let delay = call_delay(draft.run.id, asking.failures + 1, failure);
+    let is_patient = delay.is_some_and(|delay| delay <= PATIENCE);
+    (!is_patient).then(|| other.to_owned())
+}
+
+/// What is written down beside a failure.
+struct Noted {
+    active: Millis,
+    instead: Option<String>,
+}
+
 /// Writes the failure down and settles what was held.
-fn note(draft: &mut Draft<'_>, failure: &Failure, active: Millis) -> Result<(), Refusal> {
+fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Refusal> {
+    let Noted { active, instead } = noted;
     let asking = asking(draft)?;
     let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
     let usage = failure.usage.unwrap_or_default();
@@ -75,6 +107,7 @@ fn note(draft: &mut Draft<'_>, failure: &Failure, active: Millis) -> Result<(), 
         failure,
         active,
         charged,
+        instead,
     }))?;
     draft.change(Change::Settle(Settlement {
         held,

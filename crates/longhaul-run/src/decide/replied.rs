@@ -150,6 +150,7 @@ pub(super) fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Resu
         failure,
         active,
         charged,
+        instead: None,
     }))?;
     let model = draft.run.transcript.model().to_owned();
     paid.settle(draft, model, active);

@@ -17,6 +17,9 @@ pub struct Transcript {
     system: Body,
     tools: Body,
     model: String,
+    /// All that may be asked, in order, the first one included.
+    #[serde(default)]
+    models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
     /// What the run was asked: a thread remembers it at the end.
     asked: Option<Arc<Message>>,
@@ -28,6 +31,7 @@ impl Default for Transcript {
             system: Body::inline(""),
             tools: Body::inline("[]"),
             model: String::new(),
+            models: Vec::new(),
             messages: Arc::default(),
             asked: None,
         }
@@ -50,6 +54,21 @@ impl Transcript {
         &self.model
     }
 
+    /// All models that may be asked, in order.
+    pub fn models(&self) -> &[String] {
+        match self.models.as_slice() {
+            [] => std::slice::from_ref(&self.model),
+            models => models,
+        }
+    }
+
+    /// The model that is asked when this one fails for good; none: there is no other.
+    pub fn fallback(&self) -> Option<&str> {
+        let models = self.models();
+        let place = models.iter().position(|model| *model == self.model)?;
+        models.get(place + 1).map(String::as_str)
+    }
+
     /// The conversation so far.
     pub const fn messages(&self) -> &Arc<Vec<Arc<Message>>> {
         &self.messages
@@ -69,7 +88,21 @@ impl Transcript {
         self.system = seen.system.clone();
         self.tools = seen.tools.clone();
         self.model.clone_from(&seen.model);
+        let all = std::iter::once(&seen.model).chain(&seen.fallbacks);
+        self.models = all.cloned().collect();
         self.asked = seen.opening.last().cloned().map(Arc::new);
+    }
+
+    /// Another model is asked from now on.
+    pub(crate) fn turn_to(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
+    /// The first model is asked again.
+    pub(crate) fn turn_back(&mut self) {
+        if let Some(first) = self.models.first() {
+            self.model.clone_from(first);
+        }
     }
 
     pub(crate) fn push(&mut self, message: Message) {

@@ -123,6 +123,86 @@ fn what_will_not_pass_ends() {
 }
 
 #[test]
+fn another_model_is_asked_when_one_fails_for_good() {
+    // A key that is refused is not waited for; the next turn stays with the other.
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see b/x c/y    => run.perceived turn.started
+        ? model        => scripted/poem
+        err auth       => turn.failed(auth) turn.started
+        ? model        => b/x
+        ? step         => ask turn 1 try 2 max 4096
+        call list/pure => turn.completed tool.started(t1.1)
+        done t1.1 ok   => tool.completed(t1.1) turn.started
+        ? model        => b/x
+        err quota      => turn.failed(quota) turn.started
+        ? model        => c/y
+        err auth       => turn.failed(auth) run.failed(auth) | failed
+    "#,
+    );
+    // What may pass is waited for, each model in its turn; a new attempt of the run
+    // begins with the first again.
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see b/x        => run.perceived turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        ? model        => scripted/poem
+        err overloaded => turn.failed(overloaded) turn.started
+        ? model        => b/x
+        err refused    => turn.failed(refused) run.failed(refused) | failed
+    "#,
+    );
+    // A provider that wants to be left alone for long is left alone.
+    check(
+        plain(),
+        r#"
+        claim               => run.claimed | running
+        see b/x             => run.perceived turn.started
+        err rate_limit 3600 => turn.failed(rate_limit) turn.started
+        ? model             => b/x
+        err rate_limit 3600 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+    "#,
+    );
+    // A conversation that is too long is too long for all.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see b/x              => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? model              => scripted/poem
+        err auth             => turn.failed(auth) turn.started
+        ? model              => b/x
+    "#,
+    );
+    // Nothing is asked for a run that is to stop.
+    check(
+        plain(),
+        r#"
+        claim       => run.claimed | running
+        see b/x     => run.perceived turn.started
+        cancel      => run.cancel_requested
+        err auth    => turn.failed(auth) run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
 fn a_conversation_that_is_too_long_is_shortened_once() {
     check(
         plain(),

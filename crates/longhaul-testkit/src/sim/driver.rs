@@ -372,6 +372,7 @@ fn perceive(run: &Run) -> Perceived {
             run.task().input.as_str().into(),
         )])],
         model: "scripted/sim".into(),
+        fallbacks: Vec::new(),
         tariff: TARIFF,
         blobs: Vec::new(),
     }

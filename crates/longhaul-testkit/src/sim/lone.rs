@@ -123,6 +123,7 @@ impl Lone {
                 tools: Body::inline("[]"),
                 opening: vec![Message::user(self.run.task().input.as_str())],
                 model: "scripted/sim".into(),
+                fallbacks: Vec::new(),
                 tariff: TARIFF,
                 blobs: Vec::new(),
             })),

@@ -129,9 +129,6 @@ fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
         } else {
             sheet.text(entry).into_iter().collect()
         };
-        if agent.models.len() > 1 {
-            sheet.later(entry.place, "a list of fallback models");
-        }
     }
     if let Some(entry) = fields.get("context") {
         let names = sheet.texts(entry);

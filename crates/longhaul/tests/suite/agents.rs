@@ -126,12 +126,11 @@ fn the_contract_is_understood_and_what_comes_later_is_said() {
 }
 
 #[test]
-fn fallback_models_are_refused_until_they_are_tried() {
+fn fallback_models_are_read_in_order() {
     let text: &[u8] = b"---\nmodel: [fast, ollama/x]\n---\nHello.";
     let loaded = loaded_with(&[("a.md", text)], &[]);
-    assert_eq!(loaded.problems.len(), 1);
-    assert_eq!(loaded.problems[0].kind, ProblemKind::NotYet);
-    assert!(said(&loaded)[0].contains("fallback models"));
+    assert_eq!(said(&loaded), [""; 0]);
+    assert_eq!(loaded.find("a").unwrap().models, ["fast", "ollama/x"]);
 }
 
 #[test]

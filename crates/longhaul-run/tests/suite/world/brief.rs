@@ -64,6 +64,7 @@ impl World {
                 let asks: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
                 asks.join(" | ")
             }
+            "model" => self.run.transcript().model().to_owned(),
             "why" => longhaul_run::say::say(&self.run).sentence,
             "outcome" => match self.run.outcome() {
                 Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),

@@ -93,7 +93,7 @@ impl World {
         let stops = self.run.is_stopping();
         match next(&self.run, self.now) {
             Step::Perceive if pick == 1 => Input::Missing("set a key".into()),
-            Step::Perceive => talk::perceived(),
+            Step::Perceive => talk::perceived(["scripted/spare"].into_iter()),
             Step::AskModel(_) if stops => talk::failed(FailureClass::Stopped, None),
             Step::AskModel(_) if self.run.is_interrupted() => match pick % 3 {
                 0 => talk::interrupted("Half a"),

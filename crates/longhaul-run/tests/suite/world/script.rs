@@ -219,7 +219,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
     let one = |end| Some(Input::ToolsDone(vec![talk::done(call(), end, text)]));
     match verb {
         "go" => Some(Input::GoOn),
-        "see" => Some(talk::perceived()),
+        "see" => Some(talk::perceived(rest.split_whitespace())),
         "say" => Some(talk::replied(rest, "", StopReason::EndTurn)),
         "call" => Some(talk::replied("", rest, StopReason::ToolUse)),
         "cut" => Some(talk::replied("I was about to", rest, StopReason::MaxTokens)),

@@ -48,12 +48,14 @@ pub(crate) fn tariff() -> Tariff {
     }
 }
 
-pub(crate) fn perceived() -> Input {
+/// What is seen, with these models behind the first.
+pub(crate) fn perceived<'a>(fallbacks: impl Iterator<Item = &'a str>) -> Input {
     Input::Perceived(Box::new(Perceived {
         system: Body::inline("You are a writer."),
         tools: Body::inline("[]"),
         opening: vec![Message::user("Write a poem.")],
         model: "scripted/poem".into(),
+        fallbacks: fallbacks.map(str::to_owned).collect(),
         tariff: tariff(),
         blobs: Vec::new(),
     }))
