@@ -7,6 +7,7 @@ mod adapter;
 mod album;
 pub mod anthropic;
 mod blame;
+pub mod cassette;
 mod exchange;
 mod fields;
 mod guess;

@@ -24,6 +24,7 @@ use crate::scripted::render::Renderer;
 pub use crate::scripted::error::{ScriptError, Spot};
 pub use crate::scripted::parse::SCRIPT_BYTES_MAX;
 pub use crate::scripted::place::{Loop, place};
+pub(crate) use crate::scripted::reply::pieces;
 pub use crate::scripted::script::Script;
 
 /// What every place that shows a scripted model says of it.

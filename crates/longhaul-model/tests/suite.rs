@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod suite {
     mod anthropic;
+    mod cassette;
     mod kit;
     mod scripted;
     mod spec;

@@ -1,0 +1,176 @@
+//! Conversations with models on tape: recorded once, replayed without asking anybody.
+//!
+//! A cassette stands at the level of the port: what was asked and what was said, in
+//! the form that no provider owns, with the provider's own fields in it. So a run
+//! that was recorded over one wire replays to the byte.
+//!
+//! Never: asks a model, or answers another question than the one that was recorded.
+
+mod diff;
+mod mask;
+mod record;
+mod tape;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::message::Message;
+use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::usage::{Micros, Price, Tariff};
+
+use crate::cassette::tape::{Answer, Exchange};
+use crate::scripted::pieces;
+
+pub use crate::cassette::mask::Mask;
+pub use crate::cassette::record::{Recorder, Recording};
+pub use crate::cassette::tape::{Header, Tape, TapeError};
+
+/// What a replay charges: nothing, and that is known.
+const FREE: Price = Price {
+    input: 0,
+    output: 0,
+    cached: 0,
+    cache_write: 0,
+};
+
+/// A model that answers from a cassette.
+#[derive(Debug)]
+pub struct CassetteModel {
+    name: String,
+    tape: Tape,
+    mask: Mask,
+    strict: bool,
+}
+
+impl CassetteModel {
+    /// Answers from this tape only what was asked when it was recorded; the mask is
+    /// the one that took secrets out of it.
+    pub const fn new(name: String, tape: Tape, mask: Mask) -> Self {
+        Self {
+            name,
+            tape,
+            mask,
+            strict: true,
+        }
+    }
+
+    /// The same, but whatever is asked: the turn alone says what is answered.
+    #[must_use]
+    pub fn loose(self) -> Self {
+        Self {
+            strict: false,
+            ..self
+        }
+    }
+
+    /// The exchange of this question. A try that was lost when it was recorded has
+    /// no answer, so tries are counted among those that have one.
+    fn exchange(&self, ask: &Ask) -> Result<&Exchange, String> {
+        let of_turn = self.tape.of_turn(ask.turn);
+        let place = usize::try_from(ask.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+        let last = of_turn.len().checked_sub(1);
+        let exchange = last.and_then(|last| of_turn.get(place.min(last)));
+        exchange.ok_or_else(|| match self.tape.turns() {
+            0 => "nothing is recorded on it".to_owned(),
+            turns => format!("turn {} is not on it: it ends after turn {turns}", ask.turn),
+        })
+    }
+
+    fn check(&self, exchange: &Exchange, ask: &Ask) -> Result<(), String> {
+        let Some(question) = exchange.question.as_ref().filter(|_| self.strict) else {
+            return Ok(());
+        };
+        let masked = |text: &str| self.mask.hide(text.to_owned());
+        if let Some(system) = &question.system {
+            diff::texts("the system prompt", system, &masked(words(&ask.system)))?;
+        }
+        if let Some(tools) = &question.tools {
+            diff::json(
+                "the table of tools",
+                tools.as_str(),
+                &masked(words(&ask.tools)),
+            )?;
+        }
+        let spelled = |message: &Arc<Message>| masked(RawJson::of(message).as_str());
+        let now: Vec<String> = ask
+            .messages
+            .iter()
+            .skip(question.keeps)
+            .map(spelled)
+            .collect();
+        let recorded: Vec<&str> = question.adds.iter().map(RawJson::as_str).collect();
+        diff::messages(question.keeps, &recorded, &now)?;
+        match ask.messages.len() < question.keeps {
+            true => Err(format!(
+                "{} messages are asked, {} were recorded",
+                ask.messages.len(),
+                question.keeps + question.adds.len()
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Model for CassetteModel {
+    fn quote(&self, ask: &Ask) -> Quote {
+        let tariff = Tariff {
+            price: Some(FREE),
+            ..Tariff::default()
+        };
+        let fixed = ask.system.size().saturating_add(ask.tools.size());
+        let tariff = Tariff {
+            fixed_tokens: fixed.div_ceil(tariff.bytes_per_token),
+            ..tariff
+        };
+        let bytes = ask.messages.iter().map(|message| message.bytes()).sum();
+        Quote {
+            hold: tariff.hold(bytes, ask.max_tokens),
+            tariff,
+        }
+    }
+
+    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+        let refuse = |why: String| {
+            let message = format!("{}: {why}", self.name);
+            Failure::new(FailureClass::InvalidRequest, message)
+        };
+        let exchange = self.exchange(ask).map_err(refuse)?;
+        self.check(exchange, ask).map_err(|why| {
+            let turn = ask.turn;
+            refuse(format!(
+                "turn {turn} asks something else than was recorded\n{why}"
+            ))
+        })?;
+        match &exchange.answer {
+            Answer::Reply(replied) => {
+                for piece in pieces(&replied.reply.text()) {
+                    ear.words(piece);
+                }
+                Ok(Answered {
+                    reply: Arc::clone(&replied.reply),
+                    stop: replied.stop.clone(),
+                    usage: replied.usage,
+                    // What was paid was paid when it was recorded.
+                    cost: Some(Micros::ZERO),
+                    model: replied.model.clone(),
+                })
+            }
+            Answer::Failure(failure) => Err(failure.clone()),
+            Answer::CutOff => Err(refuse(format!(
+                "in turn {} a person cut the model off when it was recorded",
+                ask.turn
+            ))),
+        }
+    }
+}
+
+/// A text that is spelled out; a blob's is not, and is then another.
+fn words(body: &Body) -> &str {
+    match body {
+        Body::Inline(text) => text,
+        Body::Blob(_) => "",
+    }
+}

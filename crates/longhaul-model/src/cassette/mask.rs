@@ -1,0 +1,78 @@
+//! Takes secrets out of what is written to a tape.
+//!
+//! Never: shows them, whoever prints what holds them.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
+/// So short a text is in every other text by chance, and is not looked for.
+const HIDDEN_FROM: usize = 6;
+
+/// Secrets by the names that stand in their place.
+#[derive(Clone, Default)]
+pub struct Mask(Vec<(String, String)>);
+
+impl Mask {
+    /// Hides these, given as names and values; each is found as it is, as JSON
+    /// spells it, as base64 and in an address.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for (name, value) in secrets {
+            let value = value.trim();
+            if value.len() < HIDDEN_FROM {
+                continue;
+            }
+            let stand_in = format!("{{{{secret:{name}}}}}");
+            for spelled in spellings(value) {
+                found.push((spelled, stand_in.clone()));
+            }
+        }
+        // A secret that is the beginning of another must not leave its end behind.
+        found.sort_by_key(|(spelled, _)| std::cmp::Reverse(spelled.len()));
+        found.dedup();
+        Self(found)
+    }
+
+    /// The text without them.
+    pub fn hide(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, (spelled, stand_in)| {
+            match text.contains(spelled.as_str()) {
+                true => text.replace(spelled.as_str(), stand_in),
+                false => text,
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mask({} spellings)", self.0.len())
+    }
+}
+
+fn spellings(value: &str) -> Vec<String> {
+    let json = serde_json::Value::from(value).to_string();
+    let json = json.trim_matches('"').to_owned();
+    // Inside a text of JSON that is itself a text of JSON, as arguments are.
+    let twice = serde_json::Value::from(json.as_str()).to_string();
+    let twice = twice.trim_matches('"').to_owned();
+    let encoded: String = value
+        .bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect();
+    vec![
+        value.to_owned(),
+        json,
+        twice,
+        STANDARD_NO_PAD.encode(value),
+        URL_SAFE_NO_PAD.encode(value),
+        encoded,
+    ]
+}

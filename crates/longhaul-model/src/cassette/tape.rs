@@ -1,0 +1,239 @@
+//! What is on a cassette: a line for the label, and a line for each exchange.
+//!
+//! Never: a question twice. Each one says how much of the one before it keeps.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::message::{Reply, StopReason};
+use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::usage::{Micros, Usage};
+use serde::{Deserialize, Serialize};
+
+/// The format that is written and read.
+const FORMAT: u32 = 1;
+
+/// The longest tape that is read.
+const BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// The label of a tape.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    cassette: u32,
+    /// The run that was recorded.
+    pub run: String,
+    /// Its agent.
+    pub agent: String,
+    /// When the recording began.
+    pub recorded: String,
+}
+
+impl Header {
+    /// The label of a recording of this run of this agent.
+    pub const fn new(run: String, agent: String, recorded: String) -> Self {
+        Self {
+            cassette: FORMAT,
+            run,
+            agent,
+            recorded,
+        }
+    }
+}
+
+/// A question and what came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Exchange {
+    pub(super) turn: u32,
+    pub(super) attempt: u32,
+    /// The model that was asked, as `provider/model`.
+    pub(super) model: String,
+    /// None: it is not known any more, and nothing is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) question: Option<Question>,
+    pub(super) answer: Answer,
+}
+
+/// What was asked, as far as it is new.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// None: the same as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) system: Option<String>,
+    /// None: the same as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tools: Option<RawJson>,
+    /// So many messages are those of the question before.
+    pub(super) keeps: usize,
+    /// The messages behind them.
+    pub(super) adds: Vec<RawJson>,
+}
+
+/// What came of a question.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Reply(Replied),
+    Failure(Failure),
+    /// A person did not let the model end.
+    CutOff,
+}
+
+/// A whole reply.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Replied {
+    pub(super) reply: Arc<Reply>,
+    pub(super) stop: StopReason,
+    pub(super) usage: Usage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<Micros>,
+    pub(super) model: String,
+}
+
+impl Answer {
+    /// What is put on a tape for this; none: nobody answered.
+    pub(super) fn of(heard: &Result<Answered, Failure>) -> Option<Self> {
+        match heard {
+            Ok(answered) => Some(Self::Reply(Replied {
+                reply: Arc::clone(&answered.reply),
+                stop: answered.stop.clone(),
+                usage: answered.usage,
+                cost: answered.cost,
+                model: answered.model.clone(),
+            })),
+            Err(failure) => match failure.class {
+                FailureClass::Lost | FailureClass::Stopped => None,
+                FailureClass::RateLimit
+                | FailureClass::Overloaded
+                | FailureClass::Timeout
+                | FailureClass::Network
+                | FailureClass::Server
+                | FailureClass::ContextOverflow
+                | FailureClass::Auth
+                | FailureClass::InvalidRequest
+                | FailureClass::Refused
+                | FailureClass::Quota => Some(Self::Failure(failure.clone())),
+            },
+        }
+    }
+}
+
+impl Question {
+    /// What is new in this question after that one.
+    pub(super) fn of(ask: &Ask, before: Option<&Ask>) -> Self {
+        let new = |body: &Body, old: Option<&Body>| match body {
+            Body::Inline(text) if old != Some(body) => Some(text.to_string()),
+            Body::Inline(_) | Body::Blob(_) => None,
+        };
+        let tools = new(&ask.tools, before.map(|before| &before.tools));
+        let same = before.map_or(0, |before| {
+            let pairs = before.messages.iter().zip(ask.messages.iter());
+            pairs.take_while(|(old, new)| old == new).count()
+        });
+        Self {
+            system: new(&ask.system, before.map(|before| &before.system)),
+            tools: tools.and_then(|tools| RawJson::parse(tools).ok()),
+            keeps: same,
+            adds: ask.messages[same..].iter().map(RawJson::of).collect(),
+        }
+    }
+}
+
+/// Why a tape can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TapeError {
+    /// The file can't be read.
+    #[error("{path} can't be read: {why}")]
+    Unreadable {
+        /// Which file.
+        path: String,
+        /// What the system says.
+        why: std::io::Error,
+    },
+    /// It is no cassette, or not one that we know.
+    #[error("{path}, line {line}: {why}")]
+    Strange {
+        /// Which file.
+        path: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A tape that was read.
+#[derive(Debug)]
+pub struct Tape {
+    header: Header,
+    exchanges: Vec<Exchange>,
+}
+
+impl Tape {
+    /// Reads a tape. A last line that was cut off is left out: whoever recorded may
+    /// have died while writing it.
+    pub fn read(path: &Path) -> Result<Self, TapeError> {
+        let unreadable = |why| TapeError::Unreadable {
+            path: path.display().to_string(),
+            why,
+        };
+        let strange = |line: usize, why: String| TapeError::Strange {
+            path: path.display().to_string(),
+            line,
+            why,
+        };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        if length > BYTES_MAX {
+            return Err(strange(
+                1,
+                format!("it has {length} bytes, {BYTES_MAX} are read"),
+            ));
+        }
+        let mut reader = BufReader::new(file.take(BYTES_MAX));
+        let mut line = String::new();
+        reader.read_line(&mut line).map_err(unreadable)?;
+        let header: Header = serde_json::from_str(&line)
+            .map_err(|bad| strange(1, format!("this is no label of a cassette: {bad}")))?;
+        if header.cassette != FORMAT {
+            let format = header.cassette;
+            return Err(strange(
+                1,
+                format!("its format is {format}, this build knows {FORMAT}"),
+            ));
+        }
+        let mut exchanges: Vec<Exchange> = Vec::new();
+        for number in 2.. {
+            line.clear();
+            if reader.read_line(&mut line).map_err(unreadable)? == 0 {
+                break;
+            }
+            match serde_json::from_str(&line) {
+                Ok(exchange) => exchanges.push(exchange),
+                Err(_) if !line.ends_with('\n') => break,
+                Err(bad) => return Err(strange(number, format!("this is no exchange: {bad}"))),
+            }
+        }
+        exchanges.sort_by_key(|exchange| (exchange.turn, exchange.attempt));
+        Ok(Self { header, exchanges })
+    }
+
+    /// Its label.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The last turn that is on it.
+    pub fn turns(&self) -> u32 {
+        self.exchanges.last().map_or(0, |last| last.turn)
+    }
+
+    /// The exchanges of a turn, in the order of its tries.
+    pub(super) fn of_turn(&self, turn: u32) -> &[Exchange] {
+        let from = self.exchanges.partition_point(|one| one.turn < turn);
+        let to = self.exchanges.partition_point(|one| one.turn <= turn);
+        &self.exchanges[from..to]
+    }
+}
