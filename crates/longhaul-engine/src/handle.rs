@@ -3,6 +3,7 @@
 //! Never: drives a run. Everything said here is an append like any other.
 
 mod answer;
+mod exchanges;
 mod keys;
 mod links;
 mod look;
@@ -17,6 +18,7 @@ mod word;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub use crate::handle::answer::Verdict;
+pub use crate::handle::exchanges::Came;
 pub use crate::handle::keys::{KeyAsk, Known, MadeKey};
 pub use crate::handle::links::{LinkAsk, OpenLink};
 pub use crate::handle::look::Listed;

@@ -30,6 +30,7 @@ pub mod schema;
 pub mod secret;
 pub mod steer_view;
 pub mod stop;
+mod summary;
 pub mod sweep;
 pub mod tail;
 pub mod task;
