@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Url};
+use reqwest::{Client, RequestBuilder, Url};
 
 use crate::http::answer::Answer;
 
@@ -60,6 +60,20 @@ impl Http {
         url
     }
 
+    /// The address of what lies right below the base.
+    pub(crate) fn below(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let base = self.base.path().trim_end_matches('/');
+        url.set_path(&format!("{base}/{path}"));
+        url
+    }
+
+    /// Asks for what lies at an address, once.
+    pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Answer, Trouble> {
+        let request = self.client.get(url.clone()).headers(headers.clone());
+        self.begin(request).await
+    }
+
     /// Sends a question. A server may close a connection of the pool in the
     /// moment we take it; then, with nothing received, it is sent once more.
     pub(crate) async fn post(
@@ -80,8 +94,11 @@ impl Http {
 
     async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Answer, Trouble> {
         let request = self.client.post(url.clone()).headers(headers.clone());
-        let sending = request.body(body).send();
-        let sent = tokio::time::timeout(self.limits.first_byte, sending).await;
+        self.begin(request.body(body)).await
+    }
+
+    async fn begin(&self, request: RequestBuilder) -> Result<Answer, Trouble> {
+        let sent = tokio::time::timeout(self.limits.first_byte, request.send()).await;
         let sent = sent.map_err(|_| Trouble::NoAnswer(self.limits.first_byte))?;
         let response = sent.map_err(|error| Trouble::of(error, self.limits.connect))?;
         Ok(Answer::new(response, self.limits))

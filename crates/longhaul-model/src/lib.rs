@@ -17,6 +17,8 @@ mod kept;
 pub mod key;
 mod owed;
 pub mod pictures;
+pub mod prices;
+pub mod roll;
 pub mod scripted;
 pub mod settings;
 mod spell;

@@ -5,6 +5,8 @@ mod suite {
     mod anthropic;
     mod cassette;
     mod kit;
+    mod prices;
+    mod roll;
     mod scripted;
     mod spec;
     mod words;

@@ -1,0 +1,326 @@
+//! What models charge by the list, and how much fits into them: one table with a
+//! date, and what the user knows better.
+//!
+//! Never: a price by likeness. A model that is not in the table has none, and its
+//! tokens are counted without a cost.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::usage::{Price, Tariff};
+use serde::Deserialize;
+
+const TABLE: &str = include_str!("prices.toml");
+
+/// A dollar in the unit that is counted.
+const MICROS: u64 = 1_000_000;
+
+/// So many digits stand behind the point of a dollar.
+const PLACES: usize = 6;
+
+/// A price that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPrice(String);
+
+/// All that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prices {
+    as_of: String,
+    providers: BTreeMap<String, Shelf>,
+}
+
+/// What is known of one provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Shelf {
+    source: Option<String>,
+    default: Option<String>,
+    idle: Option<String>,
+    /// What holds for every model that is not in the list.
+    every: Option<Entry>,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// What is known of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its full name, `provider/model`; without a date where it stands for all dates.
+    pub name: String,
+    /// The list price; none where nobody knows.
+    pub price: Option<Price>,
+    /// How many tokens fit in, question and reply together.
+    pub window: Option<u64>,
+    /// The most tokens of one reply.
+    pub max_output: Option<u64>,
+    /// What else one should know.
+    pub note: Option<String>,
+    /// Whether the user said so.
+    pub is_own: bool,
+}
+
+/// What a user says of a model; money in micro-dollars for a million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Own {
+    /// For tokens read.
+    pub input: Option<u64>,
+    /// For tokens written.
+    pub output: Option<u64>,
+    /// For tokens read from a cache.
+    pub cached: Option<u64>,
+    /// For tokens written to a cache.
+    pub cache_write: Option<u64>,
+    /// How many tokens fit in.
+    pub window: Option<u64>,
+    /// The most tokens of one reply.
+    pub max_output: Option<u64>,
+}
+
+impl Prices {
+    /// The table of this build.
+    pub fn built_in() -> Result<Self, BadPrice> {
+        Self::read(TABLE)
+    }
+
+    fn read(text: &str) -> Result<Self, BadPrice> {
+        let table: Table = toml::from_str(text).map_err(|error| BadPrice(error.to_string()))?;
+        let mut providers = BTreeMap::new();
+        for (name, section) in table.providers {
+            providers.insert(name.clone(), section.shelf(&name)?);
+        }
+        Ok(Self {
+            as_of: table.as_of,
+            providers,
+        })
+    }
+
+    /// The day on which the table was right.
+    pub fn as_of(&self) -> &str {
+        &self.as_of
+    }
+
+    /// Where a provider's prices were read; none where there are none.
+    pub fn source(&self, provider: &str) -> Option<&str> {
+        self.providers.get(provider)?.source.as_deref()
+    }
+
+    /// The model of a provider that is asked where none is named.
+    pub fn default_model(&self, provider: &str) -> Option<&str> {
+        self.providers.get(provider)?.default.as_deref()
+    }
+
+    /// The model of a provider for when nothing happens.
+    pub fn idle_model(&self, provider: &str) -> Option<&str> {
+        self.providers.get(provider)?.idle.as_deref()
+    }
+
+    /// What is known of a model: by its very name, or by the longest name that
+    /// it is a dated edition of.
+    pub fn find(&self, provider: &str, model: &str) -> Option<&Entry> {
+        let shelf = self.providers.get(provider)?;
+        let exact = shelf.entries.get(model);
+        let dated = || {
+            let known = shelf.entries.iter();
+            let known = known.filter(|(name, _)| is_edition(name, model));
+            known.max_by_key(|(name, _)| name.len()).map(|(_, one)| one)
+        };
+        exact.or_else(dated).or(shelf.every.as_ref())
+    }
+
+    /// What is known of a model that is named as `provider/model`.
+    pub fn of(&self, name: &str) -> Option<&Entry> {
+        let (provider, model) = name.split_once('/')?;
+        self.find(provider, model)
+    }
+
+    /// Every model of the table, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+        let shelves = self.providers.values();
+        shelves.flat_map(|shelf| shelf.entries.values())
+    }
+
+    /// Takes the user's word for a model. A price is taken whole: input and output
+    /// belong together, and what is cached costs as much as input unless it is said.
+    pub fn set(&mut self, name: &str, own: Own) -> Result<(), BadPrice> {
+        let parts = name.split_once('/');
+        let parts = parts.filter(|(provider, model)| !provider.is_empty() && !model.is_empty());
+        let Some((provider, model)) = parts else {
+            let words = "write the model as `provider/model`, such as `openai/gpt-5-mini`";
+            return Err(BadPrice(words.to_owned()));
+        };
+        let known = self.find(provider, model).cloned().unwrap_or_default();
+        let price = own.price()?;
+        let entry = Entry {
+            name: name.to_owned(),
+            price: price.or(known.price),
+            window: own.window.or(known.window),
+            max_output: own.max_output.or(known.max_output),
+            note: known.note.filter(|_| price.is_none()),
+            is_own: true,
+        };
+        let tariff = entry.tariff();
+        if tariff.max_output_tokens >= tariff.window_tokens {
+            return Err(BadPrice(format!(
+                "a reply of {} tokens leaves nothing of a window of {} for the question",
+                tariff.max_output_tokens, tariff.window_tokens
+            )));
+        }
+        let shelf = self.providers.entry(provider.to_owned()).or_default();
+        shelf.entries.insert(model.to_owned(), entry);
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// What the runtime needs to know to set money aside.
+    pub fn tariff(&self) -> Tariff {
+        let unknown = Tariff::default();
+        Tariff {
+            price: self.price,
+            window_tokens: self.window.unwrap_or(unknown.window_tokens),
+            max_output_tokens: self.max_output.unwrap_or(unknown.max_output_tokens),
+            ..unknown
+        }
+    }
+}
+
+impl Own {
+    fn price(self) -> Result<Option<Price>, BadPrice> {
+        match (self.input, self.output) {
+            (Some(input), Some(output)) => Ok(Some(Price {
+                input,
+                output,
+                cached: self.cached.unwrap_or(input),
+                cache_write: self.cache_write.unwrap_or(input),
+            })),
+            (None, None) if self.cached.is_none() && self.cache_write.is_none() => Ok(None),
+            (Some(_), None) => Err(BadPrice("`output` is missing beside `input`".to_owned())),
+            (None, Some(_)) => Err(BadPrice("`input` is missing beside `output`".to_owned())),
+            (None, None) => Err(BadPrice("`input` and `output` are missing".to_owned())),
+        }
+    }
+}
+
+/// Whether a model is an edition of a known one: its name, and then a date or
+/// `latest`. Other words and short numbers make another model.
+fn is_edition(known: &str, model: &str) -> bool {
+    let rest = model.strip_prefix(known);
+    rest.and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|rest| rest == "latest" || is_date(rest))
+}
+
+/// `20250929`, `2025-08-07` or `0905`.
+fn is_date(text: &str) -> bool {
+    let digits = |part: &str| part.chars().all(|letter| letter.is_ascii_digit());
+    let mut parts = text.split('-');
+    let first = parts.next().unwrap_or_default();
+    let rest: Vec<&str> = parts.collect();
+    (4..=8).contains(&first.len())
+        && digits(first)
+        && rest.len() <= 2
+        && rest.iter().all(|part| part.len() == 2 && digits(part))
+}
+
+/// Dollars as the millionths that are counted: exactly, or not at all.
+pub fn micros(dollars: &str) -> Option<u64> {
+    let (whole, part) = dollars.split_once('.').unwrap_or((dollars, "0"));
+    let digits = |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > PLACES {
+        return None;
+    }
+    let part: u64 = format!("{part:0<PLACES$}").parse().ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(MICROS)?
+        .checked_add(part)
+}
+
+/// Millionths as dollars, with cents and as many digits more as there are.
+pub fn dollars(micros: u64) -> String {
+    let part = format!("{:0PLACES$}", micros % MICROS);
+    let (cents, rest) = part.split_at(2);
+    let rest = rest.trim_end_matches('0');
+    format!("{}.{cents}{rest}", micros / MICROS)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    as_of: String,
+    providers: BTreeMap<String, Section>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    source: String,
+    default: Option<String>,
+    idle: Option<String>,
+    #[serde(default)]
+    free: bool,
+    #[serde(default)]
+    models: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    input: String,
+    output: String,
+    cached: Option<String>,
+    cache_write: Option<String>,
+    window: u64,
+    max_output: u64,
+    note: Option<String>,
+}
+
+impl Section {
+    fn shelf(self, provider: &str) -> Result<Shelf, BadPrice> {
+        let mut entries = BTreeMap::new();
+        for row in self.models {
+            let model = row.name.clone();
+            let entry = row.entry(provider)?;
+            let name = entry.name.clone();
+            if entries.insert(model, entry).is_some() {
+                return Err(BadPrice(format!("`{name}` stands in the table twice")));
+            }
+        }
+        let free = || Entry {
+            name: format!("{provider}/*"),
+            price: Some(Price::default()),
+            ..Entry::default()
+        };
+        Ok(Shelf {
+            source: Some(self.source),
+            default: self.default,
+            idle: self.idle,
+            every: self.free.then(free),
+            entries,
+        })
+    }
+}
+
+impl Row {
+    fn entry(self, provider: &str) -> Result<Entry, BadPrice> {
+        let name = format!("{provider}/{}", self.name);
+        let read = |text: &String| {
+            micros(text).ok_or_else(|| BadPrice(format!("`{name}`: `{text}` is no price")))
+        };
+        let own = Own {
+            input: Some(read(&self.input)?),
+            output: Some(read(&self.output)?),
+            cached: self.cached.as_ref().map(read).transpose()?,
+            cache_write: self.cache_write.as_ref().map(read).transpose()?,
+            window: Some(self.window),
+            max_output: Some(self.max_output),
+        };
+        Ok(Entry {
+            price: own.price()?,
+            window: own.window,
+            max_output: own.max_output,
+            note: self.note,
+            is_own: false,
+            name,
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Asks a server which models it has: the cheapest question that shows whether an
+//! address is right and a key is taken.
+//!
+//! Never: costs anything, reads without an end, or shows the key in what it says.
+
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::time::Timestamp;
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use crate::blame::Blame;
+use crate::http::Http;
+use crate::http::answer::Answer;
+use crate::http::trouble::Trouble;
+use crate::key::ApiKey;
+
+/// The longest list that is read. OpenRouter's is the longest there is, with a
+/// megabyte of descriptions.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// So many names are kept.
+const NAMES_MAX: usize = 10_000;
+
+/// The longest name that is one.
+const LETTERS_MAX: usize = 200;
+
+/// How a server wants to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As Anthropic's own: `v1/models`, with the key as `x-api-key`.
+    Anthropic,
+    /// As OpenAI's and all that are like it: `models`, with a bearer's key.
+    OpenAi,
+}
+
+/// Who asks, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The provider, as failures name it.
+    pub provider: &'a str,
+    /// How it wants to be asked.
+    pub manner: Manner,
+    /// The key, if it needs one.
+    pub key: Option<&'a ApiKey>,
+    /// More headers.
+    pub headers: &'a [(String, String)],
+    /// The time, for what a server says of waiting.
+    pub now: Timestamp,
+}
+
+/// The names of a server's models, in its order.
+pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failure> {
+    let blame = Blame {
+        provider: asker.provider,
+        key: asker.key,
+        now: asker.now,
+    };
+    let url = match asker.manner {
+        Manner::Anthropic => {
+            let mut url = http.at("v1", "models");
+            url.set_query(Some("limit=1000"));
+            url
+        }
+        Manner::OpenAi => http.below("models"),
+    };
+    let headers = headers(asker).map_err(|why| Failure::new(FailureClass::InvalidRequest, why))?;
+    let sent = http.get(&url, &headers).await;
+    let mut answer = sent.map_err(|trouble| blame.lost(&trouble, None))?;
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    if !(200..300).contains(&status) {
+        let body = answer.beginning().await;
+        return Err(blame.refused(status, &headers, &body));
+    }
+    let body = read(&mut answer).await;
+    let body = body.map_err(|trouble| blame.lost(&trouble, Some(&headers)))?;
+    names(&body).ok_or_else(|| blame.strange(&headers, "it is no list of models", &body))
+}
+
+async fn read(answer: &mut Answer) -> Result<Vec<u8>, Trouble> {
+    let mut body = Vec::new();
+    while let Some(piece) = answer.next().await? {
+        if body.len() + piece.len() > BYTES_MAX {
+            return Err(Trouble::TooLong(BYTES_MAX));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+/// The names in a list; none: it is none.
+fn names(body: &[u8]) -> Option<Vec<String>> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let list = match &value {
+        Value::Array(list) => list,
+        Value::Object(map) => match map.get("data").or_else(|| map.get("models"))? {
+            Value::Array(list) => list,
+            // Ollama says so when it has none yet.
+            Value::Null => return Some(Vec::new()),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => return None,
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+    };
+    let name = |one: &Value| {
+        let name = one.get("id").or_else(|| one.get("name")).unwrap_or(one);
+        let name = name.as_str()?;
+        let plain = !name.is_empty() && name.len() <= LETTERS_MAX;
+        (plain && !name.chars().any(char::is_control)).then(|| name.to_owned())
+    };
+    Some(list.iter().filter_map(name).take(NAMES_MAX).collect())
+}
+
+fn headers(asker: &Asker<'_>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if asker.manner == Manner::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    for (name, value) in asker.headers {
+        let bad = || format!("the header `{name}` can't be sent");
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        headers.insert(known, HeaderValue::from_str(value).map_err(|_| bad())?);
+    }
+    if let Some(key) = asker.key {
+        let (name, value) = match asker.manner {
+            Manner::Anthropic => (
+                HeaderName::from_static("x-api-key"),
+                key.reveal().to_owned(),
+            ),
+            Manner::OpenAi => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        };
+        let value = HeaderValue::from_str(&value);
+        let mut value = value.map_err(|_| "the key has letters that no key has")?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
