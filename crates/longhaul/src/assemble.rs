@@ -2,7 +2,13 @@
 //!
 //! Never: a rule. It opens, hands over and names what is missing.
 
+mod adapter;
+mod album;
+mod host;
+pub mod menu;
 mod models;
+mod ollama;
+pub mod providers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +34,7 @@ use longhaul_store::{Options, Role, SqliteStore};
 use longhaul_tool::{Vault, witness};
 
 use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
+use crate::assemble::album::Album;
 use crate::assemble::models::ModelShelf;
 use crate::config::settings::{Config, StoreUrl};
 
@@ -105,12 +112,14 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         Arc::clone(&store) as Arc<dyn Shelves>,
     )?))?;
     let loaded = agents(&config, &tools, Path::new("agents"));
+    let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
+    let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
         keyring: store.clone(),
         mint: Arc::new(UuidMint),
-        models: models(&config, &clock),
+        models: Arc::new(shelf),
         tools: Arc::new(tools),
         feed: Feed::default(),
         tail: Tail::default(),

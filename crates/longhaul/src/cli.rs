@@ -29,6 +29,7 @@ mod log;
 mod ls;
 mod mark;
 mod me;
+mod models;
 mod name;
 mod no;
 mod open;
@@ -118,6 +119,8 @@ enum Command {
     Answer(answer::Answer),
     /// Which agents there are, and what is wrong with them
     Agents(agents::Agents),
+    /// Which models can be asked, with which key, and what they cost
+    Models(models::Models),
     /// Who may come in over HTTP, and as what
     Keys(keys::Keys),
     /// What is set, by whom, and where it is read
@@ -159,6 +162,7 @@ impl Cli {
             Command::Reject(reject) => reject.run(),
             Command::Answer(answer) => answer.run(),
             Command::Agents(agents) => agents.run().map(|()| Exit::Done),
+            Command::Models(models) => models.run(),
             Command::Keys(keys) => keys.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),

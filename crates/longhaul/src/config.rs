@@ -5,11 +5,15 @@
 //!
 //! Never: reads the environment of the process. It is handed in.
 
+pub mod env;
 pub mod fault;
 pub mod key;
 pub mod kind;
+pub mod known;
 mod layer;
 pub mod load;
+mod own_prices;
 pub mod settings;
 pub mod surroundings;
 pub mod value;
+mod whole;

@@ -17,9 +17,11 @@ mod suite {
     mod judges;
     mod likeness;
     mod look_cli;
+    mod models_cli;
     mod parity;
     mod people_cli;
     mod project;
+    mod providers;
     mod served;
     mod served_cli;
     mod serving;

@@ -1,60 +1,119 @@
-//! The models of a project by name. This build knows the scripted ones.
+//! The models of a project by name, each opened once, over one way to each provider.
 //!
 //! Never: takes the scripted model because another is missing. It is asked for
 //! by its name or not at all.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
-use longhaul_core::time::Clock;
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_engine::ports::{Found, Models};
+use longhaul_model::http::Http;
+use longhaul_model::pictures::Pictures;
 use longhaul_model::scripted::{Script, ScriptedModel};
 
+use crate::assemble::adapter::{self, Around, Wanted};
+use crate::assemble::menu::Menu;
+use crate::assemble::ollama;
+use crate::assemble::providers::Provider;
+use crate::config::known::SCRIPTED;
 use crate::config::settings::Config;
+
+/// So long Ollama's answer is believed, a no too.
+const OLLAMA_AGE: Millis = Millis::from_secs(5);
 
 /// The models of a project.
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
     scripts: PathBuf,
-    default: Option<String>,
-    names: BTreeMap<String, String>,
+    menu: Result<Menu, String>,
     clock: Arc<dyn Clock>,
+    pictures: Option<Arc<dyn Pictures>>,
     opened: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    ways: Mutex<BTreeMap<String, Http>>,
+    ollama: Mutex<Option<(Timestamp, Option<String>)>>,
 }
 
 impl ModelShelf {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
-        let models = config.models();
         Self {
             scripts: config.root.join("scripts"),
-            default: models.default,
-            names: models.names,
+            menu: Menu::of(config),
             clock,
+            pictures: None,
             opened: Mutex::default(),
+            ways: Mutex::default(),
+            ollama: Mutex::default(),
         }
     }
 
-    fn open(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let Some((provider, model)) = name.split_once('/') else {
+    /// The same, for conversations with pictures.
+    #[must_use]
+    pub(crate) fn with_pictures(self, pictures: Arc<dyn Pictures>) -> Self {
+        Self {
+            pictures: Some(pictures),
+            ..self
+        }
+    }
+
+    fn open(&self, menu: &Menu, name: &str) -> Result<Arc<dyn Model>, String> {
+        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+        if provider == SCRIPTED {
+            let script = self.script(model)?;
+            let clock = Arc::clone(&self.clock);
+            return Ok(Arc::new(ScriptedModel::new(model, script, clock)));
+        }
+        let provider = menu.providers.find(provider)?;
+        let key = provider.key(&menu.env);
+        if provider.needs_key() && key.is_none() {
             return Err(format!(
-                "There is no model `{name}`. Name one as `provider/model`, or give `{name}` a \
-                 meaning in `[models]` of longhaul.toml."
-            ));
-        };
-        if provider != "scripted" {
-            return Err(format!(
-                "This build can't ask `{provider}` yet. It plays scripts: set the model to \
-                 `scripted/NAME` and write scripts/NAME.yaml."
+                "There is no key for `{}`: set {}.",
+                provider.name,
+                provider.variables()
             ));
         }
-        let script = self.script(model)?;
-        Ok(Arc::new(ScriptedModel::new(
+        let wanted = Wanted {
+            provider,
             model,
-            script,
-            Arc::clone(&self.clock),
-        )))
+            key: key.map(|(_, key)| key),
+            tariff: menu.tariff(&provider.name, model),
+        };
+        let around = Around {
+            http: self.way(provider)?,
+            clock: Arc::clone(&self.clock),
+            pictures: self.pictures.clone(),
+        };
+        adapter::open(wanted, around)
+    }
+
+    /// The way to a provider's server, the same for all its models: they share
+    /// its connections.
+    fn way(&self, provider: &Provider) -> Result<Http, String> {
+        let mut ways = held(&self.ways);
+        if let Some(way) = ways.get(&provider.name) {
+            return Ok(way.clone());
+        }
+        let way = Http::new(&provider.base_url, provider.limits);
+        let way =
+            way.map_err(|trouble| format!("`{}` can't be asked: {trouble}.", provider.name))?;
+        ways.insert(provider.name.clone(), way.clone());
+        Ok(way)
+    }
+
+    /// The model that Ollama lists first, if it answers.
+    fn ask_ollama(&self, provider: &Provider) -> Option<String> {
+        let now = self.clock.now();
+        let mut known = held(&self.ollama);
+        if let Some((at, answer)) = &*known
+            && now.since(*at) < OLLAMA_AGE
+        {
+            return answer.clone();
+        }
+        let answer = ollama::first_model(provider, now);
+        *known = Some((now, answer.clone()));
+        answer
     }
 
     /// The project's script of this name.
@@ -75,35 +134,24 @@ impl ModelShelf {
     }
 }
 
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Models for ModelShelf {
     fn find(&self, name: Option<&str>) -> Result<Found, String> {
-        let named = name.or(self.default.as_deref());
-        let Some(named) = named else {
-            return Err(
-                "No model is named. Set `model:` in the agent's file, `[models] default` \
-                in longhaul.toml, or give --model; `longhaul demo` needs none."
-                    .to_owned(),
-            );
-        };
-        let name = self.names.get(named).map_or(named, String::as_str);
-        let known = self
-            .opened
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned();
+        let menu = self.menu.as_ref().map_err(Clone::clone)?;
+        let choice = menu.choose(name, |provider| self.ask_ollama(provider))?;
+        let name = choice.name;
+        let known = held(&self.opened).get(&name).cloned();
         let model = match known {
             Some(model) => model,
             None => {
-                let model = self.open(name)?;
-                let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-                opened.insert(name.to_owned(), Arc::clone(&model));
+                let model = self.open(menu, &name)?;
+                held(&self.opened).insert(name.clone(), Arc::clone(&model));
                 model
             }
         };
-        Ok(Found {
-            name: name.to_owned(),
-            model,
-        })
+        Ok(Found { name, model })
     }
 }

@@ -195,6 +195,7 @@ fn refused(problem: &Problem) -> Failure {
         "key_taken" => failure.hint("end that one first", "longhaul keys revoke NAME"),
         "template" => failure.hint("look at the agent", "longhaul agents check AGENT"),
         "no_model" => failure
+            .hint("see providers and keys", "longhaul models")
             .hint("see what is set", "longhaul config show --origin")
             .hint("or try the scripted demo", "longhaul demo"),
         "idempotency_key_reused" => failure.hint("take another key", "--idempotency-key OTHER"),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longhaul::assemble::{House, Opening, open, store_file, worker_options};
+use longhaul::config::known::KNOWN;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::marker::{Marker, Standing};
@@ -255,6 +256,8 @@ fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
     let keys = config.below("providers").chain(config.below("hooks"));
     let keys = keys.chain(config.below("webhooks"));
     let mut names = config.secrets();
+    let known = KNOWN.iter().flat_map(|known| known.key_env);
+    names.extend(known.map(|name| (*name).to_owned()));
     for (path, setting) in keys {
         if path.ends_with("key_env") || path.ends_with("secret_env") {
             names.extend(setting.value.words());

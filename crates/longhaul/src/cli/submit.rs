@@ -94,11 +94,14 @@ pub(crate) fn prepare(
     let named = args
         .model()
         .or_else(|| agent.models.first().map(String::as_str));
-    let model = models(&config, &clock).find(named);
-    model.map_err(|sentence| {
-        let words = format!("no model for agent `{}`: {sentence}", agent.name);
-        fail::engine(Problem::new("no_model", words))
-    })?;
+    // A server has keys of its own, and looks for itself.
+    if server.is_none() {
+        let model = models(&config, &clock).find(named);
+        model.map_err(|sentence| {
+            let words = format!("no model for agent `{}`: {sentence}", agent.name);
+            fail::engine(Problem::new("no_model", words))
+        })?;
+    }
     let task = args.task()?;
     let known = |name: &&String| !agent.context.contains(name);
     if let Some(name) = task.context.keys().find(known) {

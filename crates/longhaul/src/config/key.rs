@@ -4,6 +4,7 @@
 //! and documents are made from here.
 
 use crate::config::kind::Kind;
+use crate::config::known::APIS;
 
 /// One thing that can be set.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +24,6 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("store.url", "LONGHAUL_STORE"),
     ("server.listen", "LONGHAUL_LISTEN"),
 ];
-
-const APIS: &[&str] = &["anthropic", "responses", "chat"];
 
 const fn key(path: &'static str, kind: Kind, about: &'static str) -> Key {
     Key {
@@ -197,9 +196,69 @@ pub const KEYS: &[Key] = &[
         "the variables that may hold its key",
     ),
     key(
+        "providers.*.headers.*",
+        Kind::Header,
+        "a further header of every request; its value is never shown",
+    ),
+    key(
+        "providers.*.fields.*",
+        Kind::Any,
+        "a further field of every request, sent as it is",
+    ),
+    key(
+        "providers.*.connect_timeout",
+        Kind::Span,
+        "how long a connection may take; 10s unless it is said",
+    ),
+    key(
+        "providers.*.first_byte_timeout",
+        Kind::Span,
+        "how long an answer may take to begin; 2m unless it is said",
+    ),
+    key(
+        "providers.*.idle_timeout",
+        Kind::Span,
+        "how long an answer may stand still; 1m unless it is said",
+    ),
+    key(
+        "providers.*.quirks",
+        Kind::Texts,
+        "where this server differs from others that speak its format",
+    ),
+    key(
         "models.*",
         Kind::Text,
         "a short name for a model; `default` is used where none is named",
+    ),
+    key(
+        "prices.*.input",
+        Kind::Price,
+        "dollars for a million tokens read",
+    ),
+    key(
+        "prices.*.output",
+        Kind::Price,
+        "dollars for a million tokens written",
+    ),
+    key(
+        "prices.*.cached",
+        Kind::Price,
+        "dollars for a million tokens read from a cache; as input unless it is said",
+    ),
+    key(
+        "prices.*.cache_write",
+        Kind::Price,
+        "dollars for a million tokens written to a cache; as input unless it is said",
+    ),
+    key(
+        "prices.*.window",
+        Kind::Count,
+        "how many tokens fit into the model, question and reply together",
+    ),
+    key(
+        "prices.*.max_output",
+        Kind::Count,
+        "the most tokens of one reply",
     ),
     key(
         "secrets.names",

@@ -4,7 +4,8 @@
 
 use longhaul_core::time::Millis;
 
-use crate::config::value::{Value, without_password};
+use crate::config::own_prices::exact;
+use crate::config::value::{Hidden, Value, without_password};
 use crate::like;
 use crate::span::{self, SPAN_EXAMPLES};
 use crate::written::{Content, Node, Place, toml};
@@ -24,6 +25,8 @@ pub enum Kind {
     Count,
     /// Dollars, not negative.
     Money,
+    /// Dollars for a million tokens, exact to the millionth.
+    Price,
     /// A factor, at least 1.
     Factor,
     /// A share, from 0 to 1.
@@ -42,6 +45,8 @@ pub enum Kind {
     EnvName,
     /// One such name or several.
     EnvNames,
+    /// The value of a header of HTTP. It may be a secret.
+    Header,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Anything.
@@ -58,6 +63,7 @@ impl Kind {
             Self::Whole => "a whole number, 0 or more",
             Self::Count => "a whole number, 1 or more",
             Self::Money => "dollars as a number, such as 2.5",
+            Self::Price => "dollars for a million tokens, such as 0.075",
             Self::Factor => "a factor of 1 or more, such as 2.0",
             Self::Share => "a share from 0 to 1, such as 0.9",
             Self::Span => return format!("a span of time, such as {SPAN_EXAMPLES}"),
@@ -72,6 +78,7 @@ impl Kind {
             Self::Address => "a host and a port, such as \"127.0.0.1:4180\"",
             Self::EnvName => "the name of a variable, such as \"HOOK_SECRET\"",
             Self::EnvNames => "the name of a variable or a list of them, such as [\"API_KEY\"]",
+            Self::Header => "text on one line, such as \"context-1m-2025-08-07\"",
             Self::Choice(words) => return format!("one of `{}`", words.join("`, `")),
             Self::Any => "a value",
         };
@@ -90,6 +97,7 @@ impl Kind {
         };
         let any = || (self == Self::Any).then(|| Value::Any(node.to_json()));
         value.or_else(any).ok_or_else(|| match &node.content {
+            Content::Text(_) if self == Self::Header => self.refusal("this text"),
             Content::Text(text) => self.refusal(&format!("\"{}\"", without_password(text))),
             Content::Whole(whole) => self.refusal(&whole.to_string()),
             Content::Real(real) => self.refusal(&real.to_string()),
@@ -113,6 +121,7 @@ impl Kind {
             | Self::Store
             | Self::Address
             | Self::EnvName
+            | Self::Header
             | Self::Choice(_) => self.read(&text(words)),
             Self::Texts | Self::EnvNames => {
                 let parts = words
@@ -125,6 +134,7 @@ impl Kind {
             | Self::Whole
             | Self::Count
             | Self::Money
+            | Self::Price
             | Self::Factor
             | Self::Share
             | Self::Any => {
@@ -152,6 +162,7 @@ impl Kind {
             Self::SpanFrom(min) => span::read(text)
                 .filter(|span| span.0 >= min)
                 .map(Value::Span),
+            Self::Header => is_header(text).then(|| Value::Hidden(Hidden::new(text))),
             Self::Choice(words) if words.contains(&text) => Some(own()),
             Self::Choice(words) => return Err(like::unknown("word", text, words)),
             Self::Texts
@@ -159,6 +170,7 @@ impl Kind {
             | Self::Whole
             | Self::Count
             | Self::Money
+            | Self::Price
             | Self::Factor
             | Self::Share
             | Self::Any => None,
@@ -169,7 +181,9 @@ impl Kind {
         let least = match self {
             Self::Whole => 0,
             Self::Count => 1,
-            Self::Money | Self::Factor | Self::Share => return self.of_real(whole as f64),
+            Self::Money | Self::Price | Self::Factor | Self::Share => {
+                return self.of_real(whole as f64);
+            }
             Self::Text
             | Self::Texts
             | Self::Flag
@@ -180,6 +194,7 @@ impl Kind {
             | Self::Address
             | Self::EnvName
             | Self::EnvNames
+            | Self::Header
             | Self::Choice(_)
             | Self::Any => return None,
         };
@@ -192,6 +207,8 @@ impl Kind {
     fn of_real(self, real: f64) -> Option<Value> {
         let range = match self {
             Self::Money => 0.0..=1e9,
+            Self::Price if exact(real).is_none() => return None,
+            Self::Price => 0.0..=1e6,
             Self::Factor => 1.0..=1_000.0,
             Self::Share => 0.0..=1.0,
             Self::Text
@@ -206,6 +223,7 @@ impl Kind {
             | Self::Address
             | Self::EnvName
             | Self::EnvNames
+            | Self::Header
             | Self::Choice(_)
             | Self::Any => return None,
         };
@@ -221,6 +239,7 @@ impl Kind {
             | Self::Whole
             | Self::Count
             | Self::Money
+            | Self::Price
             | Self::Factor
             | Self::Share
             | Self::Span
@@ -229,6 +248,7 @@ impl Kind {
             | Self::Store
             | Self::Address
             | Self::EnvName
+            | Self::Header
             | Self::Choice(_)
             | Self::Any => return Ok(None),
         };
@@ -239,6 +259,7 @@ impl Kind {
             | Value::Flag(_)
             | Value::Span(_)
             | Value::Texts(_)
+            | Value::Hidden(_)
             | Value::Any(_) => Err(one.refusal(node.what())),
         });
         texts
@@ -273,6 +294,10 @@ fn is_address(text: &str) -> bool {
         let host_is_whole = !host.contains(':') || host.starts_with('[') && host.ends_with(']');
         !host.is_empty() && host_is_whole && port.parse::<u16>().is_ok()
     })
+}
+
+fn is_header(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().all(|c| c == ' ' || c.is_ascii_graphic())
 }
 
 fn is_env_name(text: &str) -> bool {

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::config::env::Env;
 use crate::config::fault::{ConfigError, Fault, Spot};
 use crate::config::key::{self, Found, KEYS};
 use crate::config::layer;
 use crate::config::settings::Config;
 use crate::config::surroundings::{FILE_NAME, Surroundings};
 use crate::config::value::{Origin, Setting};
+use crate::config::whole;
 use crate::like;
 use crate::written::toml;
 
@@ -48,6 +50,10 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
     }
     pile.environment(here);
     pile.flags(flags);
+    // What is wrong in itself would only look incomplete.
+    if pile.faults.is_empty() {
+        pile.faults = whole::faults(&pile.settings);
+    }
     if !pile.faults.is_empty() {
         return Err(ConfigError {
             faults: pile.faults,
@@ -59,6 +65,7 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         project_file: project_file.filter(|path| path.is_file()),
         user_file,
         settings: pile.settings,
+        env: Env::of(here),
         notes: notes(here),
     })
 }

@@ -10,8 +10,11 @@ use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Micros;
 use longhaul_engine::agent::Defaults;
+use longhaul_model::prices::{BadPrice, Prices};
 use serde_json::{Map, Value as Json};
 
+use crate::config::env::Env;
+use crate::config::own_prices;
 use crate::config::value::{Setting, Value};
 
 /// Everything that is set, each with its origin.
@@ -27,6 +30,8 @@ pub struct Config {
     pub user_file: Option<PathBuf>,
     /// The settings by path, such as `worker.lease`.
     pub settings: BTreeMap<String, Setting>,
+    /// The variables of the environment, for keys and what else is named there.
+    pub env: Env,
     /// What a person should know though it is no fault.
     pub notes: Vec<String>,
 }
@@ -132,6 +137,15 @@ impl Config {
         }
     }
 
+    /// What models cost: the table of this build, and what is set here.
+    pub fn prices(&self) -> Result<Prices, BadPrice> {
+        let mut prices = Prices::built_in()?;
+        for (model, (own, _)) in own_prices::own(&self.settings) {
+            prices.set(model, own)?;
+        }
+        Ok(prices)
+    }
+
     /// Who serves an inbox's tasks that name no agent, by inbox.
     pub fn inboxes(&self) -> BTreeMap<String, String> {
         let agents = self.below("inboxes").filter_map(|(path, setting)| {
@@ -177,7 +191,7 @@ impl Config {
         match &self.settings.get(path)?.value {
             Value::Text(text) => Some(text),
             Value::Whole(_) | Value::Real(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
         }
     }
 
@@ -186,7 +200,8 @@ impl Config {
         match self.settings.get(path).map(|setting| &setting.value) {
             Some(Value::Texts(texts)) => texts.clone(),
             Some(Value::Text(_) | Value::Whole(_) | Value::Real(_)) => Vec::new(),
-            Some(Value::Flag(_) | Value::Span(_) | Value::Any(_)) | None => Vec::new(),
+            Some(Value::Flag(_) | Value::Span(_)) => Vec::new(),
+            Some(Value::Hidden(_) | Value::Any(_)) | None => Vec::new(),
         }
     }
 
@@ -201,7 +216,7 @@ impl Config {
         match self.settings.get(path)?.value {
             Value::Whole(whole) => Some(whole),
             Value::Text(_) | Value::Real(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
         }
     }
 
@@ -210,7 +225,7 @@ impl Config {
         match self.settings.get(path)?.value {
             Value::Real(real) => Some(real),
             Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Any(_) => None,
+            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
         }
     }
 
@@ -219,7 +234,7 @@ impl Config {
         match self.settings.get(path)?.value {
             Value::Span(span) => Some(span),
             Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
-            Value::Real(_) | Value::Texts(_) | Value::Any(_) => None,
+            Value::Real(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
         }
     }
 }

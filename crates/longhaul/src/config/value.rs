@@ -25,8 +25,35 @@ pub enum Value {
     Span(Millis),
     /// Texts.
     Texts(Vec<String>),
+    /// Text that may be a secret.
+    Hidden(Hidden),
     /// What only its reader understands.
     Any(Json),
+}
+
+/// What stands where a secret stood.
+const MASK: &str = "***";
+
+/// A text that nobody is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// This text, hidden from here on.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text, for the one who needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
 }
 
 impl Value {
@@ -35,9 +62,8 @@ impl Value {
         match self {
             Self::Text(text) => vec![text.clone()],
             Self::Texts(texts) => texts.clone(),
-            Self::Whole(_) | Self::Real(_) | Self::Flag(_) | Self::Span(_) | Self::Any(_) => {
-                Vec::new()
-            }
+            Self::Whole(_) | Self::Real(_) | Self::Flag(_) => Vec::new(),
+            Self::Span(_) | Self::Hidden(_) | Self::Any(_) => Vec::new(),
         }
     }
 
@@ -50,6 +76,7 @@ impl Value {
             Self::Flag(flag) => Json::from(*flag),
             Self::Span(span) => Json::from(span::write(*span)),
             Self::Texts(texts) => texts.iter().map(|text| without_password(text)).collect(),
+            Self::Hidden(_) => Json::from(MASK),
             Self::Any(json) => hidden(json),
         }
     }

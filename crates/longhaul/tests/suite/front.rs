@@ -10,6 +10,20 @@ pub(crate) fn longhaul(args: &[&str]) -> Output {
         .expect("the binary runs")
 }
 
+/// Leaves a command without a way to a model of whoever runs the tests.
+pub(crate) fn without_models(command: &mut Command) {
+    for known in longhaul::config::known::KNOWN {
+        for name in known.key_env {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env_remove("KIMI_CONVERSATION_MODEL")
+        .env_remove("KIMI_IDLE_MODEL")
+        // Nobody listens there.
+        .env("OLLAMA_HOST", "127.0.0.1:1");
+}
+
 /// The binary in a folder of its own, with no settings but those given.
 pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -18,6 +32,7 @@ pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) ->
             command.env_remove(name);
         }
     }
+    without_models(&mut command);
     command
         .args(args)
         .current_dir(folder)

@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::front::without_models;
+
 /// So often it is looked before a test gives up: half a minute and more.
 const LOOKS: usize = 2_000;
 
@@ -166,6 +168,7 @@ impl Project {
                 command.env_remove(name);
             }
         }
+        without_models(&mut command);
         command
             .args(args)
             .current_dir(self.path())

@@ -40,12 +40,16 @@ pub(crate) fn ask(house: &House, agent: &Agent, yes: bool) -> anyhow::Result<()>
 
 fn concerns(house: &House, agent: &Agent) -> Vec<String> {
     let models = house.config.models();
-    let named: Vec<&String> = match agent.models.as_slice() {
-        [] => models.default.iter().collect(),
-        several => several.iter().collect(),
+    let named: Vec<String> = match agent.models.as_slice() {
+        // A key in the environment is enough for a model of its provider's.
+        [] => match house.longhaul.ports().models.find(None) {
+            Ok(found) => vec![found.name],
+            Err(_) => models.default.iter().cloned().collect(),
+        },
+        several => several.to_vec(),
     };
     let real = named
-        .into_iter()
+        .iter()
         .map(|name| models.names.get(name).unwrap_or(name))
         .filter(|name| !name.starts_with("scripted/"))
         .map(|name| format!("{name} is asked for real, and again after many a kill"));

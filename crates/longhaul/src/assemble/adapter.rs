@@ -1,0 +1,72 @@
+//! Makes the adapter that asks a model: the one place that knows which there are.
+//!
+//! Never: looks for a key or a price. It is handed all that it needs.
+
+use std::sync::Arc;
+
+use longhaul_core::port::model::Model;
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Clock;
+use longhaul_core::usage::Tariff;
+use longhaul_model::anthropic::{Anthropic, Settings};
+use longhaul_model::http::Http;
+use longhaul_model::key::ApiKey;
+use longhaul_model::pictures::Pictures;
+
+use crate::assemble::providers::Provider;
+use crate::config::known::Api;
+
+/// A model that somebody wants to ask.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Whose it is.
+    pub(crate) provider: &'a Provider,
+    /// Its name there.
+    pub(crate) model: &'a str,
+    /// The key of the account; none where none is needed.
+    pub(crate) key: Option<ApiKey>,
+    /// What it costs and how much fits in.
+    pub(crate) tariff: Tariff,
+}
+
+/// What an adapter works with.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The way to the server, shared by all models of a provider.
+    pub(crate) http: Http,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Who has the pictures of conversations, if somebody has.
+    pub(crate) pictures: Option<Arc<dyn Pictures>>,
+}
+
+/// The model, ready to be asked; the error is a sentence.
+pub(crate) fn open(wanted: Wanted<'_>, around: Around) -> Result<Arc<dyn Model>, String> {
+    let provider = wanted.provider;
+    match provider.api {
+        Api::Anthropic => anthropic(wanted, around),
+        api @ (Api::Responses | Api::Chat) => Err(format!(
+            "This build can't ask `{}` yet: it does not speak `{}`.",
+            provider.name,
+            api.as_str()
+        )),
+    }
+}
+
+fn anthropic(wanted: Wanted<'_>, around: Around) -> Result<Arc<dyn Model>, String> {
+    let provider = wanted.provider;
+    let fields = (!provider.fields.is_empty()).then(|| RawJson::of(&provider.fields));
+    let settings = Settings {
+        provider: provider.name.clone(),
+        headers: provider.headers(),
+        fields,
+        tariff: wanted.tariff,
+        ..Settings::new(wanted.model, wanted.key)
+    };
+    let model = Anthropic::new(around.http, settings, around.clock);
+    let model = model.map_err(|bad| format!("`{}` can't be asked: {bad}.", provider.name))?;
+    Ok(match around.pictures {
+        Some(pictures) => Arc::new(model.with_pictures(pictures)),
+        None => Arc::new(model),
+    })
+}

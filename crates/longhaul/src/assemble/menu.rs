@@ -1,0 +1,217 @@
+//! Which model is meant: by name, by short name, or by what this machine has.
+//!
+//! Never: the scripted model where another is missing, and never the network: who
+//! can ask Ollama hands that in.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::usage::Tariff;
+use longhaul_engine::like::nearest;
+use longhaul_model::prices::Prices;
+
+use crate::assemble::providers::{Provider, Providers};
+use crate::config::env::Env;
+use crate::config::settings::Config;
+
+/// The short name of the model that is used where none is named.
+const DEFAULT: &str = "default";
+
+/// The short name of the model for when nothing happens.
+const IDLE: &str = "idle";
+
+/// Providers whose key alone is enough, in the order in which they are looked at.
+const ORDER: &[&str] = &["anthropic", "openai", "moonshot", "openrouter"];
+
+/// Moonshot's models by variable, which win over those of the table.
+const MOONSHOT: &str = "moonshot";
+const CONVERSATION_MODEL: &str = "KIMI_CONVERSATION_MODEL";
+const IDLE_MODEL: &str = "KIMI_IDLE_MODEL";
+
+/// Why it is this model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// It was named.
+    Named,
+    /// It is the default that somebody set, here.
+    Set(String),
+    /// This variable holds a key, and the provider has a default.
+    Key(String),
+    /// Ollama answered.
+    Ollama,
+}
+
+/// A model, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// As `provider/model`.
+    pub name: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What there is to choose from.
+#[derive(Debug, Clone)]
+pub struct Menu {
+    /// Who can be asked.
+    pub providers: Providers,
+    /// What it costs.
+    pub prices: Prices,
+    /// Short names with what they stand for and who said so.
+    pub names: BTreeMap<String, (String, String)>,
+    /// Where keys are.
+    pub env: Env,
+}
+
+impl Menu {
+    /// What this project can choose from.
+    pub fn of(config: &Config) -> Result<Self, String> {
+        let prices = config.prices().map_err(|bad| bad.to_string())?;
+        let mut names = BTreeMap::new();
+        for (name, model) in config.models().names {
+            let origin = config.settings.get(&format!("models.{name}"));
+            let origin = origin.map_or(String::new(), |setting| setting.origin.to_string());
+            names.insert(name, (model, origin));
+        }
+        let env = config.env.clone();
+        if let Some((model, origin)) = by_variable(&env, IDLE_MODEL, || prices.idle_model(MOONSHOT))
+        {
+            names.entry(IDLE.to_owned()).or_insert((model, origin));
+        }
+        Ok(Self {
+            providers: Providers::of(config),
+            prices,
+            names,
+            env,
+        })
+    }
+
+    /// The model that is meant. `ollama` is asked only when nothing else is there,
+    /// and says which model it lists first.
+    pub fn choose(
+        &self,
+        named: Option<&str>,
+        ollama: impl FnOnce(&Provider) -> Option<String>,
+    ) -> Result<Choice, String> {
+        if let Some(named) = named.filter(|named| *named != DEFAULT) {
+            let name = self.meaning(named)?;
+            let reason = Reason::Named;
+            return Ok(Choice { name, reason });
+        }
+        if let Some((_, origin)) = self.names.get(DEFAULT) {
+            let name = self.meaning(DEFAULT)?;
+            let reason = Reason::Set(origin.clone());
+            return Ok(Choice { name, reason });
+        }
+        if let Some(choice) = self.by_key() {
+            return Ok(choice);
+        }
+        let local = self.providers.find("ollama").ok();
+        match local.and_then(ollama) {
+            Some(model) => Ok(Choice {
+                name: format!("ollama/{model}"),
+                reason: Reason::Ollama,
+            }),
+            None => Err(self.nothing()),
+        }
+    }
+
+    /// The first provider with a key and a model that is asked where none is named.
+    fn by_key(&self) -> Option<Choice> {
+        ORDER.iter().find_map(|name| {
+            let provider = self.providers.find(name).ok()?;
+            let (variable, _) = provider.key(&self.env)?;
+            Some(Choice {
+                name: self.default_of(name)?,
+                reason: Reason::Key(variable.to_owned()),
+            })
+        })
+    }
+
+    /// The model of a provider that is asked where none is named.
+    pub fn default_of(&self, provider: &str) -> Option<String> {
+        let listed = || self.prices.default_model(provider);
+        if provider == MOONSHOT {
+            return by_variable(&self.env, CONVERSATION_MODEL, listed).map(|(model, _)| model);
+        }
+        listed().map(|model| format!("{provider}/{model}"))
+    }
+
+    /// What a name stands for, as `provider/model`. A short name stands for a
+    /// model, not for another short name; only the default may be one.
+    fn meaning(&self, named: &str) -> Result<String, String> {
+        let look = |name: &str| self.names.get(name).map(|(model, _)| model.as_str());
+        let meant = look(named);
+        let meant = match named {
+            DEFAULT => meant.map(|meant| look(meant).unwrap_or(meant)),
+            _ => meant,
+        };
+        let full = meant.unwrap_or(named);
+        match (full.split_once('/'), meant) {
+            (Some((provider, model)), _) if !provider.is_empty() && !model.is_empty() => {
+                Ok(full.to_owned())
+            }
+            (_, Some(meant)) => Err(format!(
+                "`{named}` stands for `{meant}` in `[models]`, and that is no model: write \
+                 `provider/model`."
+            )),
+            (_, None) => {
+                let like = nearest(named, self.names.keys().map(String::as_str));
+                let like = like.map_or(String::new(), |like| format!(" Did you mean `{like}`?"));
+                Err(format!(
+                    "There is no model `{named}`.{like} Name one as `provider/model`, or give \
+                     `{named}` a meaning in `[models]` of longhaul.toml."
+                ))
+            }
+        }
+    }
+
+    /// What the runtime needs to know of a model; what nobody knows is guessed,
+    /// but for its price.
+    pub fn tariff(&self, provider: &str, model: &str) -> Tariff {
+        let entry = self.prices.find(provider, model);
+        entry.map_or_else(Tariff::default, |entry| entry.tariff())
+    }
+
+    /// That there is no model, and every way to one.
+    fn nothing(&self) -> String {
+        let with_default = ORDER.iter().filter(|name| self.default_of(name).is_some());
+        let variables: Vec<String> = with_default
+            .filter_map(|name| self.providers.find(name).ok())
+            .filter(|provider| provider.needs_key())
+            .map(Provider::variables)
+            .collect();
+        let mut said = format!(
+            "No model is named, and none is found. Set {}; or start Ollama; or name one: \
+             --model PROVIDER/MODEL, `model:` in the agent's file, or `default` in `[models]` of \
+             longhaul.toml.",
+            variables.join(", ")
+        );
+        // A key for many models is no model.
+        for name in ORDER {
+            if let Ok(provider) = self.providers.find(name)
+                && let Some((variable, _)) = provider.key(&self.env)
+                && self.default_of(name).is_none()
+            {
+                said.push_str(&format!(
+                    " {variable} is set, but {name} has no default: name a model as \
+                     `{name}/VENDOR/MODEL`."
+                ));
+            }
+        }
+        said
+    }
+}
+
+/// A model of Moonshot's with who says so: a variable, or the table.
+fn by_variable<'a>(
+    env: &Env,
+    variable: &str,
+    listed: impl FnOnce() -> Option<&'a str>,
+) -> Option<(String, String)> {
+    let (model, origin) = match env.var(variable) {
+        Some(model) => (model, format!("environment {variable}")),
+        None => (listed()?, "default".to_owned()),
+    };
+    let own = model.strip_prefix("moonshot/").unwrap_or(model);
+    Some((format!("{MOONSHOT}/{own}"), origin))
+}

@@ -1,0 +1,55 @@
+//! Ollama on this machine or a near one: which models it has.
+//!
+//! Never: holds a command up for longer than a moment. Who is not there at once
+//! is not there.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use longhaul_core::time::Timestamp;
+use longhaul_model::http::{Http, Limits};
+use longhaul_model::roll::{self, Asker, Manner};
+
+use crate::assemble::providers::Provider;
+
+/// So long is waited for a connection.
+const CONNECT: Duration = Duration::from_millis(200);
+
+/// So long is waited for an answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// So long is waited for the whole.
+const WHOLE: Duration = Duration::from_millis(1_500);
+
+/// The first model that it lists; none: it does not answer, or has none. It is
+/// asked on a thread of its own, because whoever wants to know may not wait.
+pub(crate) fn first_model(provider: &Provider, now: Timestamp) -> Option<String> {
+    let limits = Limits {
+        connect: CONNECT,
+        first_byte: ANSWER,
+        idle: ANSWER,
+        ..provider.limits
+    };
+    let http = Http::new(&provider.base_url, limits).ok()?;
+    let (name, headers) = (provider.name.clone(), provider.headers());
+    let (tell, told) = mpsc::channel();
+    let ask = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let Ok(runtime) = { runtime }.enable_all().build() else {
+            return;
+        };
+        let asker = Asker {
+            provider: &name,
+            manner: Manner::OpenAi,
+            key: None,
+            headers: &headers,
+            now,
+        };
+        let models = runtime.block_on(roll::models(&http, &asker));
+        // Who has stopped waiting does not want to know.
+        _ = tell.send(models.ok());
+    };
+    let thread = std::thread::Builder::new().name("longhaul-ollama".to_owned());
+    thread.spawn(ask).ok()?;
+    told.recv_timeout(WHOLE).ok()??.into_iter().next()
+}

@@ -1,0 +1,129 @@
+//! Checks what can only be judged together: providers and prices as wholes.
+//!
+//! Never: stops at the first fault, or quotes a value that may be a secret.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_model::prices::Prices;
+
+use crate::config::fault::{Fault, Spot};
+use crate::config::known::{self, SCRIPTED};
+use crate::config::own_prices;
+use crate::config::value::{Origin, Setting, Value};
+use crate::written::{Place, plain};
+
+/// What is wrong with settings that are right one by one.
+pub(crate) fn faults(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
+    let mut faults = providers(settings);
+    faults.extend(prices(settings));
+    faults
+}
+
+fn fault(setting: &Setting, message: &str) -> Fault {
+    let at = |path: &std::path::Path, line| {
+        Spot::File(path.to_path_buf(), Some(Place { line, column: 1 }))
+    };
+    let spot = match &setting.origin {
+        Origin::UserFile(path, line) | Origin::ProjectFile(path, line) => at(path, *line),
+        Origin::Environment(name) => Spot::Environment(name.clone()),
+        Origin::Flag(name) => Spot::Flag(name.clone()),
+        Origin::Default => Spot::Default("providers"),
+    };
+    Fault {
+        spot,
+        message: plain(message),
+    }
+}
+
+fn providers(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut seen: BTreeMap<&str, (BTreeSet<&str>, &Setting)> = BTreeMap::new();
+    for (path, setting) in settings {
+        let below = path.strip_prefix("providers.");
+        let Some((name, key)) = below.and_then(|below| below.split_once('.')) else {
+            continue;
+        };
+        let (keys, _) = seen.entry(name).or_insert((BTreeSet::new(), setting));
+        keys.insert(key);
+        if let Some(message) = misfit(path, key, setting) {
+            faults.push(fault(setting, &message));
+        }
+    }
+    for (name, (keys, setting)) in seen {
+        if let Some(message) = half(name, &keys) {
+            faults.push(fault(setting, &message));
+        }
+    }
+    faults
+}
+
+/// What is wrong with one setting of a provider that its kind can't see.
+fn misfit(path: &str, key: &str, setting: &Setting) -> Option<String> {
+    if let Some(header) = key.strip_prefix("headers.") {
+        return (!is_header_name(header)).then(|| format!("`{header}` is no name of a header"));
+    }
+    let Value::Text(url) = &setting.value else {
+        return None;
+    };
+    if key != "base_url" {
+        return None;
+    }
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or_default();
+    let more = host.contains('@') || rest.contains(['?', '#']);
+    more.then(|| format!("`{path}`: a name, a password or a query has no place in it"))
+}
+
+/// What is wrong with a provider as a whole.
+fn half(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Some(format!(
+            "`providers.{name}`: a provider's name has letters, digits, `-` and `_`"
+        ));
+    }
+    let strange = keys.iter().find(|key| {
+        let first = key.split('.').next().unwrap_or_default();
+        key.contains('.') && !["headers", "fields"].contains(&first)
+    });
+    if strange.is_some() {
+        return Some(format!(
+            "`providers.{name}...`: a provider's name has no point in it"
+        ));
+    }
+    if name == SCRIPTED {
+        return Some("`scripted` is built in, and nothing of it can be set".to_owned());
+    }
+    if known::find(name).is_some() {
+        return None;
+    }
+    let missing: Vec<&str> = ["api", "base_url"]
+        .into_iter()
+        .filter(|key| !keys.contains(key))
+        .collect();
+    (!missing.is_empty()).then(|| {
+        let missing = missing.join("` and `");
+        format!(
+            "`[providers.{name}]` is a provider of your own and needs `{missing}`, such as \
+             api = \"chat\" and base_url = \"https://HOST/v1\""
+        )
+    })
+}
+
+fn is_header_name(name: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
+    !name.is_empty() && name.chars().all(fits)
+}
+
+fn prices(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
+    let own = own_prices::own(settings);
+    let Ok(mut prices) = Prices::built_in() else {
+        return Vec::new();
+    };
+    let faults = own.into_iter().filter_map(|(model, (own, setting))| {
+        let bad = prices.set(model, own).err()?;
+        let message = format!("`[prices.\"{model}\"]`: {bad}");
+        Some(fault(setting, &message))
+    });
+    faults.collect()
+}

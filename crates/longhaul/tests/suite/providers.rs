@@ -1,0 +1,460 @@
+//! Providers, short names and prices as they follow from settings and environment,
+//! which are data here: nothing of this process is read.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::assemble::menu::{Menu, Reason};
+use longhaul::assemble::models;
+use longhaul::config::fault::ConfigError;
+use longhaul::config::known::Api;
+use longhaul::config::load::load;
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::Surroundings;
+use longhaul_core::time::Clock;
+use longhaul_engine::clock::SystemClock;
+
+const KEY: &str = "sk-ant-very-secret-0123456789";
+
+fn read(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
+    let here = Surroundings {
+        cwd: folder.path().to_path_buf(),
+        env: env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        home: None,
+    };
+    load(&here, &[])
+}
+
+fn menu(toml: &str, env: &[(&str, &str)]) -> Menu {
+    Menu::of(&read(toml, env).unwrap()).unwrap()
+}
+
+const ANTHROPIC: (&str, &str) = ("ANTHROPIC_API_KEY", KEY);
+const OPENAI: (&str, &str) = ("OPENAI_API_KEY", KEY);
+const KIMI: (&str, &str) = ("KIMI_API_KEY", KEY);
+const ROUTER: (&str, &str) = ("OPENROUTER_API_KEY", KEY);
+
+#[test]
+fn a_model_is_chosen_in_this_order_and_no_other() {
+    let set = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
+    let local = Some("qwen3:8b");
+    let key = |variable: &str| Reason::Key(variable.to_owned());
+    let file = || Reason::Set("project file longhaul.toml:2".to_owned());
+    let rows: Vec<(
+        &str,
+        &[(&str, &str)],
+        Option<&str>,
+        Option<&str>,
+        &str,
+        Reason,
+    )> = vec![
+        // Whoever names one gets it, and nothing else is looked at.
+        (set, &[ANTHROPIC], Some("x/y"), local, "x/y", Reason::Named),
+        (
+            set,
+            &[],
+            Some("fast"),
+            local,
+            "openai/gpt-5-mini",
+            Reason::Named,
+        ),
+        (set, &[ANTHROPIC], None, local, "openai/gpt-5-mini", file()),
+        (
+            set,
+            &[ANTHROPIC],
+            Some("default"),
+            local,
+            "openai/gpt-5-mini",
+            file(),
+        ),
+        (
+            "",
+            &[ANTHROPIC, OPENAI, KIMI, ROUTER],
+            None,
+            local,
+            "anthropic/claude-sonnet-4-5",
+            key("ANTHROPIC_API_KEY"),
+        ),
+        (
+            "",
+            &[OPENAI, KIMI],
+            None,
+            local,
+            "openai/gpt-6.1-terra",
+            key("OPENAI_API_KEY"),
+        ),
+        (
+            "",
+            &[KIMI, ROUTER],
+            None,
+            local,
+            "moonshot/kimi-k2.5",
+            key("KIMI_API_KEY"),
+        ),
+        (
+            "",
+            &[
+                KIMI,
+                ("MOONSHOT_API_KEY", KEY),
+                ("KIMI_CONVERSATION_MODEL", "kimi-k3"),
+            ],
+            None,
+            local,
+            "moonshot/kimi-k3",
+            key("MOONSHOT_API_KEY"),
+        ),
+        // OpenRouter has no default of its own.
+        (
+            "",
+            &[ROUTER],
+            None,
+            local,
+            "ollama/qwen3:8b",
+            Reason::Ollama,
+        ),
+        // An empty key is none, and blanks are empty.
+        (
+            "",
+            &[("ANTHROPIC_API_KEY", " "), KIMI],
+            None,
+            None,
+            "moonshot/kimi-k2.5",
+            key("KIMI_API_KEY"),
+        ),
+        ("", &[], None, local, "ollama/qwen3:8b", Reason::Ollama),
+        (
+            "[providers.openai]\nkey_env = [\"A\", \"B\"]\n",
+            &[("B", KEY), OPENAI],
+            None,
+            None,
+            "openai/gpt-6.1-terra",
+            key("B"),
+        ),
+        (
+            "",
+            &[],
+            Some("idle"),
+            None,
+            "moonshot/kimi-k2-0905-chat",
+            Reason::Named,
+        ),
+        (
+            "",
+            &[("KIMI_IDLE_MODEL", "k")],
+            Some("idle"),
+            None,
+            "moonshot/k",
+            Reason::Named,
+        ),
+        (
+            "[models]\nidle = \"a/b\"\n",
+            &[("KIMI_IDLE_MODEL", "k")],
+            Some("idle"),
+            None,
+            "a/b",
+            Reason::Named,
+        ),
+    ];
+    for (toml, env, named, ollama, name, reason) in rows {
+        let choice = menu(toml, env).choose(named, |_| ollama.map(str::to_owned));
+        let choice = choice.unwrap_or_else(|why| panic!("{toml} {named:?}: {why}"));
+        assert_eq!(
+            (choice.name.as_str(), &choice.reason),
+            (name, &reason),
+            "{toml}"
+        );
+    }
+}
+
+#[test]
+fn where_there_is_no_model_every_way_to_one_is_said() {
+    for (toml, env, named, said) in [
+        (
+            "",
+            &[][..],
+            None,
+            "Set ANTHROPIC_API_KEY, OPENAI_API_KEY, MOONSHOT_API_KEY or KIMI_API_KEY; or start Ollama; or name one: --model PROVIDER/MODEL",
+        ),
+        (
+            "",
+            &[ROUTER],
+            None,
+            "OPENROUTER_API_KEY is set, but openrouter has no default: name a model as `openrouter/VENDOR/MODEL`.",
+        ),
+        (
+            "",
+            &[ANTHROPIC],
+            Some("sonnet"),
+            "There is no model `sonnet`. Name one as `provider/model`",
+        ),
+        (
+            "[models]\nfast = \"a/b\"\n",
+            &[],
+            Some("fats"),
+            "Did you mean `fast`?",
+        ),
+        (
+            "[models]\na = \"b\"\nb = \"c/d\"\n",
+            &[],
+            Some("a"),
+            "`a` stands for `b` in `[models]`, and that is no model",
+        ),
+        (
+            "",
+            &[],
+            Some("anthropic/"),
+            "There is no model `anthropic/`.",
+        ),
+    ] {
+        let why = menu(toml, env).choose(named, |_| None).unwrap_err();
+        assert!(why.contains(said), "{named:?}: {why}");
+        assert!(!why.contains("scripted"), "{why}");
+        assert!(!why.contains(KEY), "{why}");
+    }
+}
+
+#[test]
+fn a_model_that_can_t_be_asked_says_what_it_lacks() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    for (toml, env, name, said) in [
+        (
+            "",
+            &[][..],
+            "anthropic/claude-sonnet-4-5",
+            "There is no key for `anthropic`: set ANTHROPIC_API_KEY.",
+        ),
+        (
+            "",
+            &[],
+            "moonshot/kimi-k3",
+            "There is no key for `moonshot`: set MOONSHOT_API_KEY or KIMI_API_KEY.",
+        ),
+        (
+            "",
+            &[],
+            "antropic/claude",
+            "There is no provider `antropic`. Did you mean `anthropic`? Another one is four lines of longhaul.toml:\n  [providers.antropic]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  key_env = \"ANTROPIC_API_KEY\"",
+        ),
+        ("", &[], "a b/c", "[providers.NAME]"),
+        ("", &[], "scripted/none", "Write scripts/none.yaml."),
+        (
+            "[providers.anthropic]\nfields = { model = \"x\" }\n",
+            &[ANTHROPIC],
+            "anthropic/claude",
+            "`anthropic` can't be asked: ",
+        ),
+    ] {
+        let config = read(toml, env).unwrap();
+        let why = models(&config, &clock).find(Some(name)).unwrap_err();
+        assert!(why.contains(said), "{name}: {why}");
+        assert!(!why.contains(KEY), "{why}");
+    }
+    let config = read("", &[ANTHROPIC]).unwrap();
+    let shelf = models(&config, &clock);
+    let found = shelf.find(None).unwrap();
+    assert_eq!(found.name, "anthropic/claude-sonnet-4-5");
+    let again = shelf.find(Some("anthropic/claude-sonnet-4-5")).unwrap();
+    assert!(Arc::ptr_eq(&found.model, &again.model), "it is opened once");
+    assert!(!format!("{shelf:?} {found:?} {config:?}").contains(KEY));
+}
+
+#[test]
+fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
+    let toml = r#"
+[providers.anthropic]
+base_url = "https://proxy.example"
+headers = { anthropic-beta = "context-1m", x-team = "tell-nobody" }
+fields = { temperature = 0.5, thinking = { type = "enabled" } }
+connect_timeout = "3s"
+first_byte_timeout = "5m"
+idle_timeout = "90s"
+
+[providers.vllm]
+api = "chat"
+base_url = "http://127.0.0.1:8000/v1"
+quirks = ["no_usage"]
+
+[providers.open-ai-too]
+api = "responses"
+base_url = "https://other.example/v1"
+key_env = "OTHER_KEY"
+"#;
+    let config = read(toml, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
+    let menu = Menu::of(&config).unwrap();
+    let names: Vec<&str> = menu
+        .providers
+        .all()
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "anthropic",
+            "openai",
+            "moonshot",
+            "openrouter",
+            "ollama",
+            "open-ai-too",
+            "vllm"
+        ]
+    );
+    let one = menu.providers.find("anthropic").unwrap();
+    assert_eq!(one.api, Api::Anthropic);
+    assert_eq!(one.base_url, "https://proxy.example");
+    assert_eq!(one.key_env, ["ANTHROPIC_API_KEY"]);
+    assert_eq!(one.key(&menu.env).unwrap().0, "ANTHROPIC_API_KEY");
+    assert_eq!(one.fields["temperature"], 0.5);
+    assert_eq!(one.fields["thinking"]["type"], "enabled");
+    assert_eq!(one.limits.connect, Duration::from_secs(3));
+    assert_eq!(one.limits.first_byte, Duration::from_secs(300));
+    assert_eq!(one.limits.idle, Duration::from_secs(90));
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        one.headers(),
+        [
+            pair("anthropic-beta", "context-1m"),
+            pair("x-team", "tell-nobody")
+        ]
+    );
+    // A header may be a key too.
+    assert!(!format!("{one:?} {config:?}").contains("tell-nobody"));
+    let shown = config.settings["providers.anthropic.headers.x-team"]
+        .value
+        .shown();
+    assert_eq!(shown, "***");
+    let two = menu.providers.find("vllm").unwrap();
+    assert!(!two.needs_key());
+    assert_eq!(two.quirks, ["no_usage"]);
+    let three = menu.providers.find("open-ai-too").unwrap();
+    assert_eq!(
+        (three.api, three.variables()),
+        (Api::Responses, "OTHER_KEY".to_owned())
+    );
+    let local = menu.providers.find("ollama").unwrap();
+    assert_eq!(local.base_url, "http://gpu.local:11434/v1");
+    assert!(local.is_set && !menu.providers.find("openai").unwrap().is_set);
+}
+
+#[test]
+fn half_a_provider_and_half_a_price_are_refused_with_their_place() {
+    for (toml, said) in [
+        (
+            "[providers.a]\napi = \"chat\"\n",
+            "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `base_url`, such as",
+        ),
+        (
+            "[providers.a]\nkey_env = \"A\"\n",
+            "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `api` and `base_url`, such as",
+        ),
+        (
+            "[providers.scripted]\napi = \"chat\"\n",
+            "longhaul.toml:2:1: `scripted` is built in",
+        ),
+        (
+            "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
+            "longhaul.toml:2:1: `providers.a/b`: a provider's name has letters",
+        ),
+        (
+            "[providers.\"a.b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
+            "longhaul.toml:2:1: `providers.a...`: a provider's name has no point",
+        ),
+        (
+            "[providers.openai]\nbase_url = \"https://me:secret@h/v1\"\n",
+            "longhaul.toml:2:1: `providers.openai.base_url`: a name, a password or a query has no place in it",
+        ),
+        (
+            "[providers.openai]\nbase_url = \"https://h/v1?key=secret\"\n",
+            "longhaul.toml:2:1: `providers.openai.base_url`: a name",
+        ),
+        (
+            "[providers.openai]\nbase_url = \"h\"\n",
+            "longhaul.toml:2:12: `providers.openai.base_url`: \"h\" does not fit",
+        ),
+        (
+            "[providers.openai.headers]\n\"a b\" = \"secret\"\n",
+            "longhaul.toml:2:1: `a b` is no name of a header",
+        ),
+        (
+            "[providers.openai.headers]\na = \"sec\\nret\"\n",
+            "longhaul.toml:2:5: `providers.openai.headers.a`: this text does not fit here",
+        ),
+        (
+            "[providers.openai]\nidle_timeout = 5\n",
+            "longhaul.toml:2:16: `providers.openai.idle_timeout`: 5 does not fit here, write a span of time",
+        ),
+        (
+            "[providers.openai]\nquirks = \"a\"\n",
+            "longhaul.toml:2:10: `providers.openai.quirks`: \"a\" does not fit here",
+        ),
+        (
+            "[providers.openai]\nkey = \"secret\"\n",
+            "longhaul.toml:2:1: unknown key `providers.openai.key`, did you mean `providers.openai.key_env`?",
+        ),
+        (
+            "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
+            "longhaul.toml:2:1: `[prices.\"openai/gpt-4.1\"]`: `output` is missing beside `input`",
+        ),
+        (
+            "[prices.gpt]\ninput = 1\noutput = 2\n",
+            "longhaul.toml:2:1: `[prices.\"gpt\"]`: write the model as `provider/model`",
+        ),
+        (
+            "[prices.\"a/b\"]\ninput = -1\noutput = 2\n",
+            "longhaul.toml:2:9: `prices.a/b.input`: -1 does not fit here, write dollars for a million tokens",
+        ),
+        (
+            "[prices.\"a/b\"]\ninput = 0.0000001\noutput = 2\n",
+            "longhaul.toml:2:9: `prices.a/b.input`: 0.0000001 does not fit here",
+        ),
+        (
+            "[prices.\"a/b\"]\ninput = \"1\"\noutput = 2\n",
+            "longhaul.toml:2:9: `prices.a/b.input`: \"1\" does not fit here",
+        ),
+        (
+            "[prices.\"a/b\"]\nwindow = 0\n",
+            "longhaul.toml:2:10: `prices.a/b.window`: 0 does not fit here",
+        ),
+        (
+            "[prices.\"a/b\"]\nwindow = 5\n",
+            "longhaul.toml:2:1: `[prices.\"a/b\"]`: a reply of 8192 tokens leaves nothing of a window of 5",
+        ),
+        (
+            "[prices.\"a/b\"]\ninptu = 1\n",
+            "longhaul.toml:2:1: unknown key `prices.a/b.inptu`, did you mean `prices.a/b.input`?",
+        ),
+    ] {
+        let faults = read(toml, &[]).unwrap_err().to_string();
+        assert!(faults.starts_with(said), "{toml}: {faults}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+        let hidden = !toml.contains("key =") || !faults.contains("secret");
+        assert!(hidden && !faults.contains("sec\\nret"), "{faults}");
+    }
+}
+
+#[test]
+fn a_price_that_is_set_is_exact_and_wins() {
+    let toml = "[prices.\"openai/gpt-4.1\"]\ninput = 0.07\noutput = 0.29\ncached = 0.000001\n\
+                [prices.\"here/big\"]\nwindow = 32_000\nmax_output = 4_000\n";
+    let menu = menu(toml, &[]);
+    let tariff = menu.tariff("openai", "gpt-4.1-2025-04-14");
+    let price = tariff.price.unwrap();
+    assert_eq!((price.input, price.output), (70_000, 290_000));
+    assert_eq!((price.cached, price.cache_write), (1, 70_000));
+    assert_eq!(tariff.window_tokens, 1_047_576);
+    let tariff = menu.tariff("here", "big");
+    assert_eq!(tariff.price, None);
+    assert_eq!(
+        (tariff.window_tokens, tariff.max_output_tokens),
+        (32_000, 4_000)
+    );
+    // What nobody knows has no price, and what is free costs nothing.
+    assert_eq!(menu.tariff("openrouter", "openai/gpt-4.1").price, None);
+    assert_eq!(menu.tariff("ollama", "qwen3:8b").price.unwrap().output, 0);
+}
