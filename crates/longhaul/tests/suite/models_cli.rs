@@ -101,7 +101,11 @@ fn without_a_model_a_run_says_every_way_to_one() {
     let folder = folder("");
     let folder = folder.path();
     fs::create_dir(folder.join("agents")).unwrap();
-    fs::write(folder.join("agents/writer.md"), "You write.").unwrap();
+    fs::write(
+        folder.join("agents/writer.md"),
+        "---\ndescription: Writes.\n---\nYou write.",
+    )
+    .unwrap();
     let (_, err) = run(folder, &["run", "writer", "go"], &[], 2);
     for said in [
         "no model for agent `writer`",
@@ -263,7 +267,11 @@ fn ollama_counts_only_for_those_who_want_it() {
     assert!(line(&out, "ollama").ends_with("1 model"), "{out}");
     // It is found by whoever needs a model and has no other.
     fs::create_dir(empty.path().join("agents")).unwrap();
-    fs::write(empty.path().join("agents/writer.md"), "You write.").unwrap();
+    fs::write(
+        empty.path().join("agents/writer.md"),
+        "---\ndescription: Writes.\n---\nYou write.",
+    )
+    .unwrap();
     let (_, err) = run(empty.path(), &["run", "writer", "go"], &host, 2);
     assert!(err.contains("`ollama`"), "{err}");
     assert_eq!(there.asked().last().unwrap().line, "GET /v1/models");
@@ -328,7 +336,11 @@ fn a_key_is_enough_for_a_run_and_is_left_nowhere() {
     ));
     let folder = folder.path();
     fs::create_dir(folder.join("agents")).unwrap();
-    fs::write(folder.join("agents/writer.md"), "You write.").unwrap();
+    fs::write(
+        folder.join("agents/writer.md"),
+        "---\ndescription: Writes.\n---\nYou write.",
+    )
+    .unwrap();
     let env = [("ANTHROPIC_API_KEY", KEY)];
     let (out, _) = run(folder, &["run", "writer", "a line", "--json"], &env, 0);
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
