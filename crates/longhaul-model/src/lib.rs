@@ -16,6 +16,7 @@ mod ids;
 mod kept;
 pub mod key;
 mod owed;
+pub mod mock;
 pub mod pictures;
 pub mod prices;
 pub mod roll;

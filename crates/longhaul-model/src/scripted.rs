@@ -7,9 +7,9 @@ mod error;
 mod load;
 mod parse;
 mod place;
-mod render;
-mod reply;
-mod script;
+pub(crate) mod render;
+pub(crate) mod reply;
+pub(crate) mod script;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ mod suite {
     mod kit;
     mod prices;
     mod roll;
+    mod mock;
     mod scripted;
     mod spec;
     mod words;

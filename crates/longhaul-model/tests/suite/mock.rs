@@ -1,0 +1,9 @@
+//! The mock model: what adapters and SDKs would see of it.
+
+mod counting;
+mod faults;
+mod kit;
+mod order;
+mod refusals;
+mod replies;
+mod spec;

@@ -1,0 +1,138 @@
+//! The providers' own descriptions of their answers as the judges of ours.
+//!
+//! They are read from `LONGHAUL_SPECS`, or from where they lie beside the house;
+//! where they are not, the tests say so and go on.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use jsonschema::Validator;
+use longhaul_model::mock::{Answer, Content, Dialect};
+use serde_json::{Map, Value, json};
+
+use super::kit;
+
+/// The files, and what is judged by each.
+const JUDGES: [(&str, &[&str]); 2] = [
+    (
+        "anthropic.trimmed.json",
+        &[
+            "Message",
+            "MessageStreamEvent",
+            "ErrorResponse",
+            "ListResponse_ModelInfo_",
+        ],
+    ),
+    (
+        "openai.trimmed.json",
+        &[
+            "Response",
+            "ResponseStreamEvent",
+            "CreateChatCompletionResponse",
+            "CreateChatCompletionStreamResponse",
+            "ErrorResponse",
+            "ListModelsResponse",
+        ],
+    ),
+];
+
+type Judges = BTreeMap<(&'static str, &'static str), Validator>;
+
+/// Panics with what is wrong with an answer.
+pub(crate) fn check(dialect: Dialect, answer: &Answer) {
+    let (file, whole, event) = match dialect {
+        Dialect::Messages => (JUDGES[0].0, "Message", "MessageStreamEvent"),
+        Dialect::Responses => (JUDGES[1].0, "Response", "ResponseStreamEvent"),
+        Dialect::Chat => (
+            JUDGES[1].0,
+            "CreateChatCompletionResponse",
+            "CreateChatCompletionStreamResponse",
+        ),
+    };
+    match &answer.content {
+        Content::Whole(_) if answer.status >= 400 => {
+            judge(file, "ErrorResponse", &kit::json_of(answer));
+        }
+        Content::Whole(_) => judge(file, whole, &kit::json_of(answer)),
+        Content::Stream(_) => {
+            let events = kit::events(answer).into_iter().filter_map(kit::data);
+            events.for_each(|data| judge(file, event, &data));
+        }
+    }
+}
+
+/// Panics with what is wrong with a value that should fit a schema.
+pub(crate) fn judge(file: &'static str, schema: &'static str, value: &Value) {
+    static ALL: OnceLock<Judges> = OnceLock::new();
+    let Some(judge) = ALL.get_or_init(judges).get(&(file, schema)) else {
+        return;
+    };
+    let faults: Vec<String> = judge
+        .iter_errors(value)
+        .map(|fault| format!("{}: {fault}", fault.instance_path()))
+        .collect();
+    assert!(faults.is_empty(), "{schema}: {faults:#?}\n{value:#}");
+}
+
+#[expect(clippy::print_stdout, reason = "a test that does less must say so")]
+fn judges() -> Judges {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
+    let folder = std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
+    let mut judges = Judges::new();
+    for (file, schemas) in JUDGES {
+        let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
+            println!(
+                "no {file} in {}: answers are not judged by it",
+                folder.display()
+            );
+            continue;
+        };
+        let mut spec: Value = serde_json::from_str(&text).unwrap();
+        nullable(&mut spec);
+        let components = spec["components"].take();
+        for name in schemas {
+            let schema = json!({
+                "$ref": format!("#/components/schemas/{name}"),
+                "components": components,
+            });
+            let judge = jsonschema::validator_for(&schema).unwrap();
+            judges.insert((file, *name), judge);
+        }
+    }
+    judges
+}
+
+/// `nullable` is a word of OpenAPI 3.0, which nobody hears in 3.1.
+fn nullable(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(nullable),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(nullable);
+            if fields.get("nullable") == Some(&Value::Bool(true)) {
+                fields.remove("nullable");
+                let inner = Value::Object(std::mem::take(fields));
+                let either = json!([inner, { "type": "null" }]);
+                *fields = Map::from_iter([("anyOf".to_owned(), either)]);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_judges_find_a_fault_where_there_is_one() {
+    let judges = judges();
+    for ((file, schema), judge) in &judges {
+        assert!(!judge.is_valid(&json!({ "data": 5 })), "{file}: {schema}");
+    }
+    let chunk = ("openai.trimmed.json", "CreateChatCompletionStreamResponse");
+    if let Some(judge) = judges.get(&chunk) {
+        let chunk = |finish: Value| {
+            let choice = json!({ "index": 0, "delta": {}, "finish_reason": finish });
+            json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice] })
+        };
+        assert!(judge.is_valid(&chunk(Value::Null)));
+        assert!(!judge.is_valid(&chunk(json!("enough"))));
+    }
+}
