@@ -30,6 +30,7 @@ mod ls;
 mod mark;
 mod me;
 mod models;
+mod mock_model;
 mod name;
 mod no;
 mod open;
@@ -131,6 +132,8 @@ enum Command {
     Bench(bench::Bench),
     /// Kills workers in the middle of their work and counts what came of it
     Chaos(chaos::Chaos),
+    /// Plays scripts as Anthropic and OpenAI would speak them, for SDKs without a key
+    MockModel(mock_model::MockModel),
     /// Says which build this is
     Version(version::Version),
 }
@@ -167,6 +170,7 @@ impl Cli {
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Chaos(chaos) => chaos.run(),
+            Command::MockModel(mock) => mock.run(),
             Command::Version(version) => version.run().map(|()| Exit::Done),
         };
         match done {

@@ -230,7 +230,7 @@ impl Serving {
 }
 
 /// Where it is reached from this machine.
-fn url(address: SocketAddr) -> String {
+pub(crate) fn url(address: SocketAddr) -> String {
     let mut near = address;
     match near {
         SocketAddr::V4(_) if near.ip().is_unspecified() => near.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -336,7 +336,7 @@ fn first_one(config: &Config) -> Option<Failure> {
 }
 
 /// Each connection is an open file: as many as the system lets this user have.
-fn more_files() {
+pub(crate) fn more_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let most = Rlimit {

@@ -1,0 +1,115 @@
+//! The scripts of a folder, read once and again when their files change.
+//!
+//! Never: opens what is no plain file in that folder.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_model::mock::{Missing, Scripts, is_plain};
+use longhaul_model::scripted::Script;
+
+/// A file is not looked at more often than this.
+const LOOK_EVERY: Millis = Millis::from_secs(1);
+
+/// The end of a script's file name.
+const END: &str = ".yaml";
+
+/// When a file was changed last, and how long it is.
+type Stamp = (Option<SystemTime>, u64);
+
+/// A folder of scripts.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    kept: RwLock<HashMap<String, Kept>>,
+}
+
+/// A script as it was read.
+#[derive(Debug)]
+struct Kept {
+    script: Result<Arc<Script>, Missing>,
+    stamp: Stamp,
+    /// When its file was last looked at.
+    looked: AtomicI64,
+}
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            kept: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The script as it was read, if it needn't be read again.
+    fn known(&self, name: &str, now: Timestamp) -> Option<Result<Arc<Script>, Missing>> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.get(name)?;
+        let looked = Timestamp::from_micros(found.looked.load(Ordering::Relaxed));
+        // A clock that was set back is a reason to look as well.
+        if now < looked || now.since(looked) >= LOOK_EVERY {
+            if stamp(&self.file(name)) != Some(found.stamp) {
+                return None;
+            }
+            found.looked.store(now.as_micros(), Ordering::Relaxed);
+        }
+        Some(found.script.clone())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}{END}"))
+    }
+}
+
+impl Scripts for Folder {
+    fn find(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, Missing> {
+        if let Some(known) = self.known(name, now) {
+            return known;
+        }
+        let file = self.file(name);
+        // The stamp comes first: a change in between is seen at the next look.
+        let stamp = stamp(&file);
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(stamp) = stamp else {
+            _ = kept.remove(name);
+            return Err(Missing::Unknown);
+        };
+        let script = Script::load(&file).map(Arc::new);
+        let script = script.map_err(|why| Missing::Broken(why.to_string()));
+        let fresh = Kept {
+            script: script.clone(),
+            stamp,
+            looked: AtomicI64::new(now.as_micros()),
+        };
+        _ = kept.insert(name.to_owned(), fresh);
+        script
+    }
+
+    fn names(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names: Vec<String> = files
+            .filter_map(|file| {
+                let name = file.file_name().into_string().ok()?;
+                let name = name.strip_suffix(END).filter(|name| is_plain(name))?;
+                stamp(&file.path()).map(|_| name.to_owned())
+            })
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// How a file stands; none: there is no plain file.
+fn stamp(file: &Path) -> Option<Stamp> {
+    let found = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    Some((found.modified().ok(), found.len()))
+}
