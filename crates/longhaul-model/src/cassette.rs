@@ -66,12 +66,16 @@ impl CassetteModel {
     }
 
     /// The exchange of this question. A try that was lost when it was recorded has
-    /// no answer, so tries are counted among those that have one.
+    /// no answer, and where another model was asked in the end nobody waits for the
+    /// first, so tries are counted among the answers of the last one.
     fn exchange(&self, ask: &Ask) -> Result<&Exchange, String> {
         let of_turn = self.tape.of_turn(ask.turn);
+        let model = of_turn.last().map(|last| &last.model);
+        let of_turn = of_turn.iter().filter(|one| Some(&one.model) == model);
+        let of_turn: Vec<&Exchange> = of_turn.collect();
         let place = usize::try_from(ask.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
         let last = of_turn.len().checked_sub(1);
-        let exchange = last.and_then(|last| of_turn.get(place.min(last)));
+        let exchange = last.and_then(|last| of_turn.get(place.min(last)).copied());
         exchange.ok_or_else(|| match self.tape.turns() {
             0 => "nothing is recorded on it".to_owned(),
             turns => format!("turn {} is not on it: it ends after turn {turns}", ask.turn),

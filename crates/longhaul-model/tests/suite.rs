@@ -5,9 +5,9 @@ mod suite {
     mod anthropic;
     mod cassette;
     mod kit;
+    mod mock;
     mod prices;
     mod roll;
-    mod mock;
     mod scripted;
     mod spec;
     mod words;

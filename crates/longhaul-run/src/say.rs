@@ -38,7 +38,7 @@ fn stands(run: &Run) -> Said {
         (Stage::Ended(outcome), _) => match outcome {
             Outcome::Completed(_) => said("It completed.".into(), format!("longhaul show {id}")),
             Outcome::Failed(fault) => said(
-                format!("It failed: {}.", fault.message),
+                format!("It failed: {}.", first_line(&fault.message)),
                 format!("longhaul show {id}"),
             ),
             Outcome::Cancelled(why) => said(format!("It was {why}."), String::new()),
@@ -163,4 +163,12 @@ fn working(run: &Run) -> String {
         Stage::Concluding(_) => "It is about to end.".into(),
         Stage::Ended(_) => "It has ended.".into(),
     }
+}
+
+/// A sentence has no more than one line.
+fn first_line(text: &str) -> &str {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.')
 }

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod album;
+mod cassettes;
 mod host;
 pub mod menu;
 mod models;
@@ -29,12 +30,14 @@ use longhaul_engine::sweep::Retention;
 use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 use longhaul_engine::worker::WorkerOptions;
+use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
 use longhaul_tool::{Vault, witness};
 
 use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
 use crate::assemble::album::Album;
+use crate::assemble::cassettes::Listened;
 use crate::assemble::models::ModelShelf;
 use crate::config::settings::{Config, StoreUrl};
 
@@ -54,6 +57,8 @@ pub enum AssembleError {
     #[error("{0}")]
     NotYet(String),
 }
+
+pub use crate::assemble::cassettes::{cassette_file, mask, replay};
 
 /// The whole program over one store.
 #[derive(Debug)]
@@ -77,6 +82,8 @@ pub struct Opening {
     pub holder: String,
     /// Called when nothing is known any more.
     pub fatal: Option<Fatal>,
+    /// Who listens to what models are asked, if somebody does.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl std::fmt::Debug for Opening {
@@ -114,12 +121,20 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
     let loaded = agents(&config, &tools, Path::new("agents"));
     let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
     let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
+    let shelf: Arc<dyn Models> = Arc::new(shelf);
+    let models = match opening.recorder {
+        Some(recorder) => Arc::new(Listened {
+            models: shelf,
+            recorder,
+        }),
+        None => shelf,
+    };
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
         keyring: store.clone(),
         mint: Arc::new(UuidMint),
-        models: Arc::new(shelf),
+        models,
         tools: Arc::new(tools),
         feed: Feed::default(),
         tail: Tail::default(),

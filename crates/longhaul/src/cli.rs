@@ -18,6 +18,7 @@ mod driven;
 mod driving;
 mod eof;
 mod exit;
+mod export;
 mod fail;
 mod figure;
 mod follow;
@@ -29,8 +30,8 @@ mod log;
 mod ls;
 mod mark;
 mod me;
-mod models;
 mod mock_model;
+mod models;
 mod name;
 mod no;
 mod open;
@@ -51,6 +52,7 @@ mod show;
 mod steer;
 mod submit;
 mod table;
+mod tape;
 mod task_args;
 mod teller;
 mod transcript;
@@ -97,6 +99,8 @@ enum Command {
     Ls(ls::Ls),
     /// Shows one run: a page, its conversation or its journal
     Show(show::Show),
+    /// Writes a run down for others: as a cassette
+    Export(export::Export),
     /// Follows a run to its end; drives if nobody does
     Watch(watch::Watch),
     /// Says in a sentence how a run stands, and what helps
@@ -154,6 +158,7 @@ impl Cli {
             Command::Worker(worker) => worker.run(),
             Command::Ls(ls) => ls.run(),
             Command::Show(show) => show.run(),
+            Command::Export(export) => export.run(),
             Command::Watch(watch) => watch.run(),
             Command::Why(why) => why.run(),
             Command::Steer(steer) => steer.run(),

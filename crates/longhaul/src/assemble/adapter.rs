@@ -8,10 +8,11 @@ use longhaul_core::port::model::Model;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_core::usage::Tariff;
-use longhaul_model::anthropic::{Anthropic, Settings};
+use longhaul_model::anthropic;
 use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
 use longhaul_model::pictures::Pictures;
+use longhaul_model::settings::Settings;
 
 use crate::assemble::providers::Provider;
 use crate::config::known::Api;
@@ -43,30 +44,23 @@ pub(crate) struct Around {
 /// The model, ready to be asked; the error is a sentence.
 pub(crate) fn open(wanted: Wanted<'_>, around: Around) -> Result<Arc<dyn Model>, String> {
     let provider = wanted.provider;
-    match provider.api {
-        Api::Anthropic => anthropic(wanted, around),
-        api @ (Api::Responses | Api::Chat) => Err(format!(
-            "This build can't ask `{}` yet: it does not speak `{}`.",
-            provider.name,
-            api.as_str()
-        )),
-    }
-}
-
-fn anthropic(wanted: Wanted<'_>, around: Around) -> Result<Arc<dyn Model>, String> {
-    let provider = wanted.provider;
     let fields = (!provider.fields.is_empty()).then(|| RawJson::of(&provider.fields));
     let settings = Settings {
-        provider: provider.name.clone(),
         headers: provider.headers(),
         fields,
         tariff: wanted.tariff,
-        ..Settings::new(wanted.model, wanted.key)
+        pictures: around.pictures,
+        ..Settings::new(&provider.name, wanted.model, wanted.key)
     };
-    let model = Anthropic::new(around.http, settings, around.clock);
-    let model = model.map_err(|bad| format!("`{}` can't be asked: {bad}.", provider.name))?;
-    Ok(match around.pictures {
-        Some(pictures) => Arc::new(model.with_pictures(pictures)),
-        None => Arc::new(model),
-    })
+    let model = match provider.api {
+        Api::Anthropic => anthropic::model(around.http, settings, around.clock),
+        api @ (Api::Responses | Api::Chat) => {
+            return Err(format!(
+                "This build can't ask `{}` yet: it does not speak `{}`.",
+                provider.name,
+                api.as_str()
+            ));
+        }
+    };
+    model.map_err(|bad| format!("`{}` can't be asked: {bad}.", provider.name))
 }

@@ -15,10 +15,11 @@ use longhaul_model::pictures::Pictures;
 use longhaul_model::scripted::{Script, ScriptedModel};
 
 use crate::assemble::adapter::{self, Around, Wanted};
+use crate::assemble::cassettes;
 use crate::assemble::menu::Menu;
 use crate::assemble::ollama;
 use crate::assemble::providers::Provider;
-use crate::config::known::SCRIPTED;
+use crate::config::known::{CASSETTE, SCRIPTED};
 use crate::config::settings::Config;
 
 /// So long Ollama's answer is believed, a no too.
@@ -28,6 +29,7 @@ const OLLAMA_AGE: Millis = Millis::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
     scripts: PathBuf,
+    config: Config,
     menu: Result<Menu, String>,
     clock: Arc<dyn Clock>,
     pictures: Option<Arc<dyn Pictures>>,
@@ -40,6 +42,7 @@ impl ModelShelf {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self {
             scripts: config.root.join("scripts"),
+            config: config.clone(),
             menu: Menu::of(config),
             clock,
             pictures: None,
@@ -64,6 +67,9 @@ impl ModelShelf {
             let script = self.script(model)?;
             let clock = Arc::clone(&self.clock);
             return Ok(Arc::new(ScriptedModel::new(model, script, clock)));
+        }
+        if provider == CASSETTE {
+            return Ok(Arc::new(cassettes::open(&self.config, model)?));
         }
         let provider = menu.providers.find(provider)?;
         let key = provider.key(&menu.env);

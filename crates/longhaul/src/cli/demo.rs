@@ -40,6 +40,7 @@ impl Demo {
             role: Role::Outsider,
             holder: "longhaul demo".to_owned(),
             fatal: None,
+            recorder: None,
         };
         let house = open(config, opening).map_err(fail::assemble)?;
         banner(&project)?;

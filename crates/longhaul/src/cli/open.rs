@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longhaul::assemble::{AssembleError, House, Opening, open, store_file};
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::port::store::StoreError;
+use longhaul_model::cassette::Recorder;
 use longhaul_store::Role;
 use longhaul_store::options::Fatal;
 
@@ -77,6 +78,18 @@ pub(crate) fn drive() -> anyhow::Result<House> {
     open(here::config(&here)?, opening(Role::Driver)).map_err(fail::assemble)
 }
 
+/// Drives the store, with somebody who listens; the error says who else drives.
+pub(crate) fn drive_recorded(
+    here: &Surroundings,
+    recorder: Arc<Recorder>,
+) -> anyhow::Result<House> {
+    let opening = Opening {
+        recorder: Some(recorder),
+        ..opening(Role::Driver)
+    };
+    open(here::config(here)?, opening).map_err(fail::assemble)
+}
+
 /// Drives the store if nobody does, else stands beside who does.
 pub(crate) fn drive_if_free(here: &Surroundings) -> anyhow::Result<Opened> {
     let config = here::config(here)?;
@@ -96,6 +109,7 @@ fn opening(role: Role) -> Opening {
         role,
         holder: format!("longhaul {holder}"),
         fatal: Some(fatal()),
+        recorder: None,
     }
 }
 

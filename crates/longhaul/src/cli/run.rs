@@ -18,12 +18,15 @@ use crate::cli::follow::{Follower, LastWord, Manner, Over};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::submit::prepare;
+use crate::cli::tape::{TapeArgs, not_heard_here};
 use crate::cli::task_args::TaskArgs;
 use crate::cli::{here, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul run writer \"Summarise README.md in five lines\"
   longhaul run writer - < task.txt              the task from stdin
+  longhaul run writer \"...\" --record=first      keep what the model said: .longhaul/cassettes/first.jsonl
+  longhaul run writer \"...\" --replay first      the same conversation again, asking nobody
   longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
@@ -37,6 +40,8 @@ pub(crate) struct Run {
     task: TaskArgs,
     #[command(flatten)]
     follow: FollowArgs,
+    #[command(flatten)]
+    tape: TapeArgs,
 }
 
 /// How a run is followed.
@@ -107,13 +112,27 @@ impl Run {
             Some(_) => here::with_env_file_if_sound(here),
             None => here::with_env_file(here)?,
         };
-        let task = prepare(&self.task, server.as_ref(), &here)?;
+        if self.tape.records() && server.is_some() {
+            return Err(not_heard_here().into());
+        }
+        let mut asked = self.task.clone();
+        if let Some(model) = self.tape.model(&here)? {
+            asked.ask(model);
+        }
+        let task = prepare(&asked, server.as_ref(), &here)?;
         let manner = self.follow.manner();
-        let opened = match &server {
-            Some(_) => None,
-            None => Some(drive_if_free(&here)?),
+        let listening = match self.tape.records() {
+            true => Some(self.tape.listen(&here)?),
+            false => None,
         };
-        let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
+        let opened = match (&server, &listening) {
+            (Some(_), _) | (None, Some(_)) => None,
+            (None, None) => Some(drive_if_free(&here)?),
+        };
+        let looked = match &listening {
+            Some(listening) => Some((&listening.house, true)),
+            None => opened.as_ref().map(|opened| opened.look(manner.silent)),
+        };
         let desk: Box<dyn Desk> = match (server, looked) {
             (_, Some((house, _))) => Box::new(Here::new(&house.longhaul)),
             (server, None) => beside(server)?,
@@ -125,6 +144,9 @@ impl Run {
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
+            if let Some(listening) = &listening {
+                listening.begin(run, self.task.agent()).await?;
+            }
             let followed = Followed {
                 desk: &*desk,
                 run,
@@ -132,7 +154,11 @@ impl Run {
                 drives: looked.and_then(|(house, drives)| drives.then_some(house)),
                 timeout,
             };
-            followed.to_its_end(manner, interrupts).await
+            let exit = followed.to_its_end(manner, interrupts).await?;
+            if let Some(listening) = &listening {
+                listening.end(manner.silent)?;
+            }
+            Ok(exit)
         })
     }
 }

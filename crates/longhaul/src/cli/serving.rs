@@ -94,6 +94,7 @@ impl Serving {
             role: Role::Driver,
             holder: format!("longhaul {} at {url}", manner.command),
             fatal: Some(fatal()),
+            recorder: None,
         };
         let agents = Seen::now(&config);
         let house = open(config, opening).map_err(fail::assemble)?;

@@ -91,16 +91,20 @@ pub(crate) fn prepare(
             .into(),
     })?;
     let agent = &found.agent;
-    let named = args
-        .model()
-        .or_else(|| agent.models.first().map(String::as_str));
     // A server has keys of its own, and looks for itself.
     if server.is_none() {
-        let model = models(&config, &clock).find(named);
-        model.map_err(|sentence| {
-            let words = format!("no model for agent `{}`: {sentence}", agent.name);
-            fail::engine(Problem::new("no_model", words))
-        })?;
+        let named: Vec<Option<&str>> = match (args.model(), agent.models.as_slice()) {
+            (Some(model), _) => vec![Some(model)],
+            (None, []) => vec![None],
+            (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),
+        };
+        let models = models(&config, &clock);
+        for named in named {
+            models.find(named).map_err(|sentence| {
+                let words = format!("no model for agent `{}`: {sentence}", agent.name);
+                fail::engine(Problem::new("no_model", words))
+            })?;
+        }
     }
     let task = args.task()?;
     let known = |name: &&String| !agent.context.contains(name);

@@ -23,7 +23,7 @@ use crate::cli::me::me;
 const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Who is to do what.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TaskArgs {
     /// The agent: a file agents/AGENT.md
     agent: String,
@@ -65,6 +65,11 @@ impl TaskArgs {
     /// The agent that is named.
     pub(crate) fn agent(&self) -> &str {
         &self.agent
+    }
+
+    /// The same task, asked of this model.
+    pub(crate) fn ask(&mut self, model: String) {
+        self.model = Some(model);
     }
 
     /// The model that is named.

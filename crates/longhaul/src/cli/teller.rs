@@ -21,6 +21,9 @@ use crate::cli::plain;
 /// So many letters of a text stand in a line.
 const LETTERS_MAX: usize = 100;
 
+/// So many lines of a text that has more than one, after the first.
+const LINES_MAX: usize = 12;
+
 /// Tells one journal, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
@@ -56,7 +59,13 @@ impl Teller {
                         "its worker died while the model was asked; it is asked again".to_owned()
                     }
                     FailureClass::Stopped => return None,
-                    _ => format!("{}: {}", class.as_str(), short(&failed.failure.message)),
+                    _ => {
+                        let why = format!("{}: {}", class.as_str(), short(&failed.failure.message));
+                        match &failed.instead {
+                            Some(other) => format!("{why}; {other} is asked instead"),
+                            None => why,
+                        }
+                    }
                 };
                 Some((format!("turn {}", failed.turn), words))
             }
@@ -164,7 +173,7 @@ fn life(event: &Event) -> Option<(String, String)> {
             format!("{} %  {}", progress.percent, short(&progress.message)),
         ),
         Event::RunCompleted(done) => said("done", short(&done.output.text)),
-        Event::RunFailed(failed) => said("failed", short(&failed.fault.message)),
+        Event::RunFailed(failed) => said("failed", whole(&failed.fault.message)),
         Event::RunCancelled(cancelled) => said("cancelled", short(&cancelled.reason)),
         _ => None,
     }
@@ -216,6 +225,17 @@ fn shown(ended: &ToolEnded) -> String {
 pub(crate) fn short(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     plain::cut(&plain::line(line), LETTERS_MAX)
+}
+
+/// A text of a few lines, such as a difference, below each other.
+fn whole(text: &str) -> String {
+    let mut lines = text.trim().lines();
+    let first = short(lines.next().unwrap_or_default());
+    let rest = lines.take(LINES_MAX).map(|line| {
+        let line = plain::cut(&plain::line(line), LETTERS_MAX);
+        format!("\n{:20}{line}", "")
+    });
+    std::iter::once(first).chain(rest).collect()
 }
 
 /// The time of day where the reader is.

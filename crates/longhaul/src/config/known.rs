@@ -8,6 +8,9 @@ pub(crate) const APIS: &[&str] = &["anthropic", "responses", "chat"];
 /// The provider that plays scripts. It has no server, and nothing of it can be set.
 pub const SCRIPTED: &str = "scripted";
 
+/// The provider that replays cassettes. It has no server either.
+pub const CASSETTE: &str = "cassette";
+
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {

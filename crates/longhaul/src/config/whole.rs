@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_model::prices::Prices;
 
 use crate::config::fault::{Fault, Spot};
-use crate::config::known::{self, SCRIPTED};
+use crate::config::known::{self, CASSETTE, SCRIPTED};
 use crate::config::own_prices;
 use crate::config::value::{Origin, Setting, Value};
 use crate::written::{Place, plain};
@@ -91,8 +91,10 @@ fn half(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
             "`providers.{name}...`: a provider's name has no point in it"
         ));
     }
-    if name == SCRIPTED {
-        return Some("`scripted` is built in, and nothing of it can be set".to_owned());
+    if [SCRIPTED, CASSETTE].contains(&name) {
+        return Some(format!(
+            "`{name}` is built in, and nothing of it can be set"
+        ));
     }
     if known::find(name).is_some() {
         return None;

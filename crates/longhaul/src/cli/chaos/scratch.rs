@@ -90,6 +90,7 @@ impl Scratch {
             role: Role::Outsider,
             holder: "longhaul chaos".to_owned(),
             fatal: None,
+            recorder: None,
         };
         open(self.config.clone(), opening).map_err(fail::assemble)
     }

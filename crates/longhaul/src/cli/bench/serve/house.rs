@@ -106,6 +106,7 @@ impl Project {
             role: Role::Driver,
             holder: "longhaul bench".to_owned(),
             fatal: None,
+            recorder: None,
         };
         let house = open(config, opening).map_err(fail::assemble)?;
         let aside = longhaul_core::id::InboxName::new("aside")?;

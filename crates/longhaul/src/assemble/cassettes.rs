@@ -1,0 +1,108 @@
+//! The cassettes of a project: where they lie, and what must not be on them.
+//!
+//! Never: a cassette outside of their folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_core::raw::Hash;
+use longhaul_engine::ports::{Found, Models};
+use longhaul_model::cassette::{CassetteModel, Mask, Recorder, Tape};
+
+use crate::assemble::providers::Providers;
+use crate::config::known::CASSETTE;
+use crate::config::settings::Config;
+
+/// What stands behind a cassette's name where any question is answered.
+const LOOSE: &str = "+loose";
+
+/// So many letters of a hash tell two files of the same name apart.
+const HASH_LETTERS: usize = 8;
+
+/// Where the cassette of this name lies; the error is a sentence.
+pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(format!(
+            "`{name}` is no name of a cassette: it has letters, digits, `-`, `_` and `.`."
+        ));
+    }
+    Ok(folder(config).join(format!("{name}.jsonl")))
+}
+
+/// The model that replays what `said` names: a cassette of this project, or a file,
+/// which is then copied to them, so that the run can go on without it.
+pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String> {
+    let suffix = if loose { LOOSE } else { "" };
+    if let Ok(path) = cassette_file(config, said)
+        && path.exists()
+    {
+        return Ok(format!("{CASSETTE}/{said}{suffix}"));
+    }
+    let file = Path::new(said);
+    if !file.exists() {
+        return Err(format!(
+            "There is no cassette `{said}`, neither as a file nor in {}. Record one: \
+             longhaul run AGENT ... --record {said}",
+            folder(config).display()
+        ));
+    }
+    // What is no tape is not taken in.
+    Tape::read(file).map_err(|bad| bad.to_string())?;
+    let unreadable = |why: std::io::Error| format!("{said} can't be copied: {why}");
+    let bytes = std::fs::read(file).map_err(unreadable)?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let stem: String = stem
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter))
+        .collect();
+    let hash = Hash::of(&bytes).to_string();
+    let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
+    let path = cassette_file(config, &name)?;
+    std::fs::create_dir_all(folder(config)).map_err(unreadable)?;
+    std::fs::write(&path, bytes).map_err(unreadable)?;
+    Ok(format!("{CASSETTE}/{name}{suffix}"))
+}
+
+/// The secrets of this project, by the names of their variables.
+pub fn mask(config: &Config) -> Mask {
+    let keys = Providers::of(config);
+    let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
+    let mut names = config.secrets();
+    names.extend(keys.cloned());
+    names.sort_unstable();
+    names.dedup();
+    let set = names.iter();
+    Mask::new(set.filter_map(|name| Some((name.as_str(), config.env.var(name)?))))
+}
+
+/// The model that plays a cassette.
+pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
+    let (name, loose) = match said.strip_suffix(LOOSE) {
+        Some(name) => (name, true),
+        None => (said, false),
+    };
+    let path = cassette_file(config, name)?;
+    let tape = Tape::read(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
+    let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, mask(config));
+    Ok(if loose { model.loose() } else { model })
+}
+
+fn folder(config: &Config) -> PathBuf {
+    config.data().join("cassettes")
+}
+
+/// Models that are listened to.
+#[derive(Debug)]
+pub(crate) struct Listened {
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+impl Models for Listened {
+    fn find(&self, name: Option<&str>) -> Result<Found, String> {
+        let Found { name, model } = self.models.find(name)?;
+        let model = Arc::new(self.recorder.listen(model));
+        Ok(Found { name, model })
+    }
+}
