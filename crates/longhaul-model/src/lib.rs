@@ -20,6 +20,7 @@ mod owed;
 pub mod pictures;
 pub mod prices;
 pub mod roll;
+pub mod responses;
 pub mod scripted;
 pub mod settings;
 mod spell;

@@ -1,0 +1,367 @@
+//! A reply while it comes in over the stream of the Responses API.
+//!
+//! Never: finished before the provider says so.
+
+use std::collections::{BTreeMap, HashMap};
+
+use longhaul_core::message::Reply;
+use longhaul_core::port::model::Ear;
+use longhaul_core::raw::RawJson;
+use longhaul_core::usage::Usage;
+use serde_json::value::RawValue;
+
+use crate::adapter::{Draft, Said};
+use crate::exchange::{Codec, Fault, Heed};
+use crate::fields::Fields;
+use crate::guess::Guess;
+use crate::responses::counts::Counts;
+use crate::responses::item::{Open, spoken};
+use crate::responses::wire::{DIALECT, Ending, Frame, Letter, Piece};
+use crate::sse::Event;
+
+/// The end as another API says it, which some servers say here too.
+const DONE: &str = "[DONE]";
+
+/// What is told of a failure that comes without an error.
+const NO_ERROR: &str = r#"{"message":"it does not say why"}"#;
+
+/// A reply in the making.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// What it weighs, where nobody counts.
+    guess: Guess,
+    model: Option<String>,
+    counts: Counts,
+    ending: Ending,
+    items: Vec<Open>,
+    /// Which item has which index; a new one takes it from an old one.
+    places: BTreeMap<u64, usize>,
+    /// And which has which id.
+    ids: HashMap<String, usize>,
+}
+
+impl Reading {
+    pub(super) fn new(guess: Guess) -> Self {
+        Self {
+            guess,
+            ..Self::default()
+        }
+    }
+
+    fn guess(&self) -> Usage {
+        self.guess.usage(self.items.iter().map(Open::bytes).sum())
+    }
+
+    fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
+        match frame.kind.as_str() {
+            "response.created" | "response.in_progress" => self.begin(frame)?,
+            "response.output_item.added" => self.open(frame, ear)?,
+            "response.output_item.done" => self.close(frame, ear)?,
+            "response.content_part.added" | "response.content_part.done" => {
+                self.part(frame, ear)?;
+            }
+            "response.completed" => return self.end(frame, "completed", ear),
+            "response.incomplete" => return self.end(frame, "incomplete", ear),
+            "response.failed" => return self.end(frame, "failed", ear),
+            other => match Piece::of(other) {
+                Some((piece, whole)) => self.grow(frame, piece, whole, ear)?,
+                None => return Ok(Heed::Idle),
+            },
+        }
+        Ok(Heed::Moved)
+    }
+
+    fn begin(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
+        let letter: Option<Letter<'_>> = read(frame.response, "response")?;
+        let model = letter.and_then(|letter| letter.model);
+        self.model = model.or_else(|| self.model.take());
+        Ok(())
+    }
+
+    fn open(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let (item, at) = self.item(frame)?;
+        // A piece of it may have come before it.
+        let late = self.find(&at).filter(|place| {
+            let late = self.items.get(*place);
+            late.is_some_and(|late| !late.has_begun())
+        });
+        let open = self.take(late, at)?;
+        open.begin(item, ear);
+        Ok(())
+    }
+
+    fn close(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let (item, at) = self.item(frame)?;
+        let begun = self.find(&at).filter(|place| {
+            let begun = self.items.get(*place);
+            begun.is_some_and(|begun| !begun.is_whole)
+        });
+        let open = self.take(begun, at)?;
+        open.finish(item, ear);
+        Ok(())
+    }
+
+    fn part(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let part = part(frame.part, "part")?;
+        let place = read(frame.content_index, "content_index")?.unwrap_or(0);
+        // Other parts come again: with their item, or as the pieces of a thought.
+        if let Some((piece, text)) = spoken(part) {
+            self.at(frame, piece)?.set((piece, place), text, ear);
+        }
+        Ok(())
+    }
+
+    fn grow(
+        &mut self,
+        frame: &Frame<'_>,
+        piece: Piece,
+        whole: bool,
+        ear: &dyn Ear,
+    ) -> Result<(), Fault> {
+        let place = read(frame.summary_index, "summary_index")?;
+        let place = match place {
+            Some(place) => place,
+            None => read(frame.content_index, "content_index")?.unwrap_or(0),
+        };
+        match whole {
+            true => {
+                let text: Option<String> = read(piece.whole(frame), "text")?;
+                if let Some(text) = text {
+                    self.at(frame, piece)?.set((piece, place), text, ear);
+                }
+            }
+            false => {
+                _ = part(frame.delta, "delta")?;
+                let more: Option<String> = read(frame.delta, "delta")?;
+                let more = more.unwrap_or_default();
+                self.at(frame, piece)?.grow((piece, place), &more, ear);
+            }
+        }
+        Ok(())
+    }
+
+    /// The item of an event, and where it belongs.
+    fn item(&self, frame: &Frame<'_>) -> Result<(RawJson, At), Fault> {
+        let item = object(part(frame.item, "item")?)?;
+        let at = At {
+            index: read(frame.output_index, "output_index")?,
+            id: match id(&item) {
+                Some(id) => Some(id),
+                None => read(frame.item_id, "item_id")?,
+            },
+        };
+        Ok((item, at))
+    }
+
+    /// The item that a piece belongs to; it may begin with it.
+    fn at(&mut self, frame: &Frame<'_>, piece: Piece) -> Result<&mut Open, Fault> {
+        let at = At {
+            index: read(frame.output_index, "output_index")?,
+            id: read(frame.item_id, "item_id")?,
+        };
+        let found = self.find(&at).filter(|place| {
+            let found = self.items.get(*place);
+            found.is_some_and(|found| found.fits(piece))
+        });
+        self.take(found, at)
+    }
+
+    /// An item by its index and its id. Some servers count but change the ids
+    /// with each event, others give ids but do not count, or always to 0.
+    fn find(&self, at: &At) -> Option<usize> {
+        let by_id = at.id.as_ref().and_then(|id| self.ids.get(id)).copied();
+        let Some(index) = at.index else {
+            let last = self.items.len().checked_sub(1);
+            let open = last.filter(|last| self.items.get(*last).is_some_and(|one| !one.is_whole));
+            return by_id.or(open);
+        };
+        let here = |place: &usize| {
+            let item = self.items.get(*place);
+            item.is_some_and(|item| item.index == index)
+        };
+        by_id
+            .filter(here)
+            .or_else(|| self.places.get(&index).copied())
+    }
+
+    /// The item in this place, or a new one.
+    fn take(&mut self, place: Option<usize>, at: At) -> Result<&mut Open, Fault> {
+        let place = match place {
+            Some(place) => place,
+            None => {
+                let index = at.index.unwrap_or(self.items.len() as u64);
+                self.items.push(Open::late(index));
+                self.places.insert(index, self.items.len() - 1);
+                self.items.len() - 1
+            }
+        };
+        if let Some(id) = at.id.filter(|id| !id.is_empty()) {
+            self.ids.insert(id, place);
+        }
+        self.items
+            .get_mut(place)
+            .ok_or_else(|| Fault::Nonsense("an item that is nowhere".to_owned()))
+    }
+
+    fn end(&mut self, frame: &Frame<'_>, ended: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
+        let letter: Option<Letter<'_>> = read(frame.response, "response")?;
+        self.settle(letter.unwrap_or_default(), ended, ear)?;
+        Ok(Heed::Over)
+    }
+
+    /// Hears the response as it stands at its end.
+    fn settle(&mut self, letter: Letter<'_>, ended: &str, ear: &dyn Ear) -> Result<(), Fault> {
+        self.model = letter.model.or_else(|| self.model.take());
+        if let Some(usage) = letter.usage {
+            self.counts.hear(usage.get());
+        }
+        let unsettled = ["in_progress", "queued"];
+        let status = letter
+            .status
+            .filter(|status| !unsettled.contains(&status.as_str()));
+        let status = status.unwrap_or_else(|| ended.to_owned());
+        if status == "failed" || ended == "failed" {
+            let error = letter.error.map_or(NO_ERROR, RawValue::get);
+            return Err(Fault::Told(error.to_owned()));
+        }
+        self.take_output(&letter.output.unwrap_or_default(), ear)?;
+        if self.items.iter().any(Open::is_nameless_call) {
+            let what = "arguments of a call that never began";
+            return Err(Fault::Nonsense(what.to_owned()));
+        }
+        let reason = letter.incomplete_details.and_then(|why| why.reason);
+        self.ending = Ending { status, reason };
+        Ok(())
+    }
+
+    /// Takes the items from the end of a stream in which some were missing, or
+    /// were never whole.
+    fn take_output(&mut self, output: &[&RawValue], ear: &dyn Ear) -> Result<(), Fault> {
+        let known = self.items.len();
+        let complete = known == output.len() && self.items.iter().all(|item| item.is_whole);
+        if complete || output.len() < known {
+            return Ok(());
+        }
+        let heard = std::mem::take(&mut self.items);
+        let mut heard: Vec<Option<Open>> = heard.into_iter().map(Some).collect();
+        for (index, raw) in (0..).zip(output) {
+            let item = object(raw.get())?;
+            let by_id = id(&item).and_then(|id| self.ids.get(&id));
+            let places = [by_id, self.places.get(&index)];
+            let mut places = places.into_iter().flatten();
+            let before = places.find_map(|place| heard.get_mut(*place).and_then(Option::take));
+            let mut open = before.unwrap_or_default();
+            open.index = index;
+            open.finish(item, ear);
+            self.items.push(open);
+        }
+        Ok(())
+    }
+}
+
+/// Where an item belongs, as far as an event says.
+#[derive(Debug)]
+struct At {
+    index: Option<u64>,
+    id: Option<String>,
+}
+
+impl Draft for Reading {
+    fn finish(mut self) -> Said {
+        let usage = self.counts.settle(self.guess());
+        self.items.sort_by_key(|item| item.index);
+        let refuses = self.items.iter().any(Open::refuses);
+        let reply = Reply {
+            dialect: DIALECT.to_owned(),
+            blocks: self.items.into_iter().flat_map(Open::close).collect(),
+        };
+        let has_calls = reply.calls().next().is_some();
+        Said {
+            stop: self.ending.stop(refuses, has_calls),
+            reply,
+            usage,
+            model: self.model,
+        }
+    }
+}
+
+impl Codec for Reading {
+    fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
+        if event.data == DONE || event.data.is_empty() {
+            return Ok(Heed::Idle);
+        }
+        let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
+        let mut heed = Heed::Idle;
+        for raw in event.read::<&RawValue>().map_err(bad)? {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
+            if frame.kind.is_empty() {
+                frame.kind = event.name.clone().unwrap_or_default();
+            }
+            let nameless = frame.kind.is_empty() && frame.error.is_some();
+            if nameless || matches!(frame.kind.as_str(), "error" | "response.error") {
+                return Err(Fault::Told(raw.get().to_owned()));
+            }
+            match self.hear(&frame, ear)? {
+                Heed::Idle => {}
+                Heed::Moved => heed = Heed::Moved,
+                Heed::Over => return Ok(Heed::Over),
+            }
+        }
+        Ok(heed)
+    }
+
+    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
+        let strange = || Fault::Nonsense("neither a stream nor a response".to_owned());
+        let letter: Letter<'_> = serde_json::from_str(text).map_err(|_| strange())?;
+        let status = letter.status.as_deref();
+        if letter.kind.as_deref() == Some("error") {
+            return Err(Fault::Told(text.to_owned()));
+        }
+        match (status, letter.error) {
+            (Some("in_progress" | "queued"), _) => {
+                let what = "a response that is not finished";
+                return Err(Fault::Nonsense(what.to_owned()));
+            }
+            (Some("failed"), _) => {}
+            (_, Some(error)) if letter.output.is_none() => {
+                return Err(Fault::Told(format!(r#"{{"error":{}}}"#, error.get())));
+            }
+            (_, _) if letter.output.is_none() => return Err(strange()),
+            (_, _) => {}
+        }
+        self.settle(letter, "completed", ear)
+    }
+
+    fn used(&self) -> Usage {
+        self.counts.so_far(self.guess())
+    }
+}
+
+fn object(raw: &str) -> Result<RawJson, Fault> {
+    let item = RawJson::parse(raw).map_err(|bad| Fault::Nonsense(bad.to_string()))?;
+    match item.as_str().starts_with('{') {
+        true => Ok(item),
+        false => Err(Fault::Nonsense("an item that is no object".to_owned())),
+    }
+}
+
+fn id(item: &RawJson) -> Option<String> {
+    let id = Fields::read(item.as_str())?.take_text("id");
+    id.filter(|id| !id.is_empty())
+}
+
+fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
+    raw.map(RawValue::get)
+        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(
+    raw: Option<&'a RawValue>,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    let read = raw.map(|raw| serde_json::from_str(raw.get()));
+    read.transpose()
+        .map_err(|bad| Fault::Nonsense(format!("the `{name}` of an event: {bad}")))
+}
