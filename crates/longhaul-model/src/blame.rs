@@ -56,7 +56,7 @@ impl Blame<'_> {
             .name()
             .map_or(String::new(), |name| format!(" ({name})"));
         let message = format!("{} broke off{kind}: {}", self.provider, said.words);
-        let class = class::of(&said, 500);
+        let class = class::of(&said, said.status.unwrap_or(500));
         self.failure(class, &message, Some((200, headers)))
     }
 

@@ -27,6 +27,12 @@ pub(crate) trait Codec: Send {
     /// Hears a reply that came whole, from a server that does not stream.
     fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault>;
 
+    /// Whether all was said that makes a reply, should the stream end here. Only
+    /// for providers who may leave out the event that closes a stream.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
     /// What the exchange has used so far, as far as one can guess.
     fn used(&self) -> Usage;
 }
@@ -145,11 +151,14 @@ async fn step(events: &mut Events, codec: &mut dyn Codec, ear: &dyn Ear) -> Resu
             Ok(Heed::Idle) => {}
             Ok(heed @ (Heed::Moved | Heed::Over)) => return Ok(heed),
             // Half an event is the end of the stream, not nonsense.
-            Err(Fault::Nonsense(_)) if event.torn => break,
+            Err(Fault::Nonsense(_)) if event.torn => return Err(Trouble::Cut.into()),
             Err(fault) => return Err(Ended::Fault(fault)),
         }
     }
-    Err(Trouble::Cut.into())
+    match codec.is_whole() {
+        true => Ok(Heed::Over),
+        false => Err(Trouble::Cut.into()),
+    }
 }
 
 async fn hear_whole(mut answer: Answer, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<(), Ended> {

@@ -48,11 +48,12 @@ impl Http {
     }
 
     /// The address of an operation. A base that ends in the version already
-    /// stays as it is: people copy both spellings.
+    /// stays as it is: people copy both spellings. Without a version the base is
+    /// believed to hold one, whatever it looks like.
     pub(crate) fn at(&self, version: &str, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
-        let version = match base.rsplit('/').next() == Some(version) {
+        let version = match version.is_empty() || base.rsplit('/').next() == Some(version) {
             true => String::new(),
             false => format!("/{version}"),
         };

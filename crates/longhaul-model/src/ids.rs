@@ -7,6 +7,9 @@ use std::collections::HashMap;
 /// The longest id that is sent: the shortest that some provider takes.
 const ID_MAX: usize = 64;
 
+/// The longest id that is sent back as it came: some servers keep a seal in it.
+const OWN_ID_MAX: usize = 2_048;
+
 /// The ids that a conversation has given out, each with the message it stands in.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(HashMap<String, usize>);
@@ -26,6 +29,18 @@ impl Ids {
         }
         self.0.insert(id.clone(), message);
         id
+    }
+
+    /// The id of a call that goes back to the server that made it: as it came, in
+    /// whichever alphabet, but for one that is there already or is none.
+    pub(crate) fn keep(&mut self, came: &str, message: usize, call: usize) -> String {
+        let is_id = |byte: u8| byte.is_ascii_graphic();
+        let fits = !came.is_empty() && came.len() <= OWN_ID_MAX && came.bytes().all(is_id);
+        if !fits || self.0.contains_key(came) {
+            return self.give(came, message, call);
+        }
+        self.0.insert(came.to_owned(), message);
+        came.to_owned()
     }
 
     /// Takes back what the messages from this one on were given.

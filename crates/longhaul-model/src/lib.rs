@@ -8,6 +8,7 @@ mod album;
 pub mod anthropic;
 mod blame;
 pub mod cassette;
+pub mod chat;
 mod exchange;
 mod fields;
 mod guess;

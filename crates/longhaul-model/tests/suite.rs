@@ -4,6 +4,7 @@
 mod suite {
     mod anthropic;
     mod cassette;
+    mod chat;
     mod kit;
     mod mock;
     mod prices;

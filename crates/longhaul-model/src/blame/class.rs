@@ -21,6 +21,7 @@ const NAMES: &[(&str, FailureClass)] = &[
     ("server_overloaded", FailureClass::Overloaded),
     ("server_is_overloaded", FailureClass::Overloaded),
     ("slow_down", FailureClass::Overloaded),
+    ("unavailable_error", FailureClass::Overloaded),
     ("timeout_error", FailureClass::Timeout),
     ("vector_store_timeout", FailureClass::Timeout),
     ("api_error", FailureClass::Server),
@@ -31,6 +32,7 @@ const NAMES: &[(&str, FailureClass)] = &[
     ("request_too_large", FailureClass::ContextOverflow),
     ("authentication_error", FailureClass::Auth),
     ("invalid_authentication_error", FailureClass::Auth),
+    ("incorrect_api_key_error", FailureClass::Auth),
     ("permission_error", FailureClass::Auth),
     ("permission_denied_error", FailureClass::Auth),
     ("invalid_api_key", FailureClass::Auth),
@@ -48,6 +50,7 @@ const NAMES: &[(&str, FailureClass)] = &[
     ("not_found_error", FailureClass::InvalidRequest),
     ("resource_not_found_error", FailureClass::InvalidRequest),
     ("model_not_found", FailureClass::InvalidRequest),
+    ("not_supported_error", FailureClass::InvalidRequest),
     ("invalid_request_error", FailureClass::InvalidRequest),
     ("data_residency_mismatch", FailureClass::InvalidRequest),
     ("invalid_image", FailureClass::InvalidRequest),
@@ -79,12 +82,22 @@ const WORDS: &[(&str, FailureClass)] = &[
         "tokens must be reduced in order to run",
         FailureClass::ContextOverflow,
     ),
+    ("token length too long", FailureClass::ContextOverflow),
+    ("input token count", FailureClass::ContextOverflow),
+    ("maximum prompt length", FailureClass::ContextOverflow),
+    ("reduce the length of the", FailureClass::ContextOverflow),
     ("credit balance", FailureClass::Quota),
+    ("insufficient credits", FailureClass::Quota),
+    ("requires more credits", FailureClass::Quota),
     ("usage limits", FailureClass::Quota),
+    ("limit for this billing cycle", FailureClass::Quota),
     ("exceeded your current quota", FailureClass::Quota),
     ("insufficient balance", FailureClass::Quota),
     ("content filtering policy", FailureClass::Refused),
     ("content policy", FailureClass::Refused),
+    ("considered high risk", FailureClass::Refused),
+    ("your input was flagged", FailureClass::Refused),
+    ("currently overloaded", FailureClass::Overloaded),
 ];
 
 /// The class of an answer with this status that says this.
@@ -95,7 +108,11 @@ pub(super) fn of(said: &Said, status: u16) -> FailureClass {
         row.map(|(_, class)| *class)
     };
     let class = named(&said.code).or_else(|| named(&said.kind));
-    let class = class.unwrap_or_else(|| by_status(status));
+    let class = match class {
+        // What some servers call everything: the status tells more.
+        Some(FailureClass::Server) | None => by_status(status),
+        Some(class) => class,
+    };
     match class {
         // What these hold is told apart by nothing but words.
         FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth => {

@@ -13,6 +13,8 @@ pub(super) struct Said {
     pub(super) kind: Option<String>,
     /// A finer kind, such as `insufficient_quota`.
     pub(super) code: Option<String>,
+    /// The status, where it is said once more.
+    pub(super) status: Option<u16>,
     /// The words for people.
     pub(super) words: String,
 }
@@ -63,11 +65,17 @@ impl Said {
         let words = words
             .or_else(|| named("message"))
             .or_else(|| named("detail"));
+        let words = words.unwrap_or_else(|| value.to_string());
+        let status = named("code").and_then(|code| code.parse().ok());
         Self {
             kind: named("type").filter(|kind| is_name(kind) && kind != "error"),
             // A number is the status once more.
             code: named("code").filter(|code| is_name(code)),
-            words: words.unwrap_or_else(|| value.to_string()),
+            status: status.filter(|status| (400..600).contains(status)),
+            words: match behind(error) {
+                Some(raw) => format!("{words}: {raw}"),
+                None => words,
+            },
         }
     }
 
@@ -84,6 +92,15 @@ impl Said {
             None => Self::plain("a web page without a title"),
         }
     }
+}
+
+/// What a gateway was told by the provider behind it, as it came.
+fn behind(error: &Value) -> Option<String> {
+    let raw = error.get("metadata")?.get("raw")?;
+    let raw = raw
+        .as_str()
+        .map_or_else(|| raw.to_string(), |raw| raw.trim().to_owned());
+    (!raw.is_empty() && raw != "null").then_some(raw)
 }
 
 fn is_name(text: &str) -> bool {

@@ -1,0 +1,5 @@
+//! The Chat Completions API over real sockets: what is sent, what is heard, what
+//! fails, and where servers differ.
+
+mod kit;
+mod requests;

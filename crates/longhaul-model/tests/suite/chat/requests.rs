@@ -1,0 +1,387 @@
+//! What is sent: snapshots of requests, pairing of calls, and what is written once.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult};
+use longhaul_core::raw::{BlobRef, RawJson};
+use longhaul_model::chat::{self, Quirks};
+use longhaul_model::http::Http;
+use longhaul_model::pictures::Pictures;
+use longhaul_model::settings::Settings;
+use serde_json::Value;
+
+use super::kit::{KEY, OWN, RECORDED, answer, model, sent, settings, with};
+use crate::suite::kit::{Heard, Noon, Server, streamed};
+use crate::suite::words::{
+    ask, call, hello, limits, lines, pretty, result, results, said, text, thought, user,
+};
+
+#[tokio::test]
+async fn the_first_question() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    answer(&server, &model(&server), &hello()).await.0.unwrap();
+    let seen = server.seen().remove(0);
+    assert!(
+        seen.head
+            .starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
+        "{}",
+        seen.head
+    );
+    for header in [
+        &format!("authorization: Bearer {KEY}"),
+        "content-type: application/json",
+        "accept: text/event-stream",
+    ] {
+        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+    }
+    insta::assert_snapshot!("first", pretty(&seen.body));
+}
+
+#[tokio::test]
+async fn a_base_is_used_as_it_is() {
+    for (base, path) in [
+        ("/v1", "/v1/chat/completions"),
+        ("/api/v1/", "/api/v1/chat/completions"),
+        ("/openai/v1beta", "/openai/v1beta/chat/completions"),
+        ("", "/chat/completions"),
+        ("/", "/chat/completions"),
+        ("/v4", "/v4/chat/completions"),
+    ] {
+        let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+        let http = Http::new(&format!("{}{base}", server.base()), limits()).unwrap();
+        let model = chat::model(http, settings(), Quirks::default(), Arc::new(Noon)).unwrap();
+        answer(&server, &model, &hello()).await.0.unwrap();
+        let head = server.seen().remove(0).head;
+        assert!(head.starts_with(&format!("POST {path} ")), "{base}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn calls_results_and_users() {
+    let messages = [
+        user("Read both."),
+        user("Both, I say."),
+        said(
+            OWN,
+            vec![
+                thought(None),
+                text("I do."),
+                call(
+                    "functions.read_file:0",
+                    "read_file",
+                    r#"{"path": "a",  "n": 1.0}"#,
+                ),
+                call("functions.clock:1", "clock", "{}"),
+            ],
+        ),
+        // They come in another order than the calls.
+        results(vec![
+            ToolResult {
+                is_error: true,
+                ..result(2, "functions.clock:1", "broken")
+            },
+            result(1, "functions.read_file:0", "A"),
+        ]),
+        user("And be quick."),
+        said(OWN, vec![call("c", "clock", "{}")]),
+        results(vec![ToolResult {
+            is_error: true,
+            content: vec![],
+            ..result(1, "c", "")
+        }]),
+        said(OWN, vec![text("Done.")]),
+        user("Thanks."),
+    ];
+    let body = sent(&messages, Quirks::default()).await;
+    let arguments = r#""arguments":"{\"path\": \"a\",  \"n\": 1.0}""#;
+    assert!(body.contains(arguments), "{body}");
+    insta::assert_snapshot!("calls", pretty(&body));
+}
+
+/// A conversation with other providers, in which much does not fit together.
+fn foreign() -> Vec<Arc<Message>> {
+    let foreign = |calls: Vec<Block>| {
+        let mut blocks = vec![
+            thought(Some("another seal")),
+            text("  "),
+            Block::Other(RawJson::parse(r#"{"type":"redacted_thinking","data":"x"}"#).unwrap()),
+        ];
+        blocks.extend(calls);
+        said("anthropic", blocks)
+    };
+    let long = "x".repeat(200);
+    vec![
+        user("Go."),
+        foreign(vec![
+            call("", "clock", "{}"),
+            call("call|1", "my.tool", r#""not JSON: {""#),
+            call("call|1", "", "[1]"),
+            call(&long, "clock", "{}"),
+            call(&format!("{long}y"), "clock", "{}"),
+        ]),
+        results(vec![
+            result(1, "", "one"),
+            result(2, "call|1", "two"),
+            result(3, "call|1", "three"),
+            result(4, &long, "four"),
+            result(5, &format!("{long}y"), "five"),
+        ]),
+        foreign(vec![call("call_1", "clock", "{}")]),
+        results(vec![result(1, "call_1", "six")]),
+        // A reply of which nothing is left.
+        foreign(vec![]),
+        user("On."),
+        // Calls that nobody answered, and an answer that nobody asked for.
+        foreign(vec![
+            call("call_1", "clock", "{}"),
+            call("b", "clock", "{}"),
+        ]),
+        results(vec![result(2, "b", "seven"), result(9, "z", "lost")]),
+        user("Well?"),
+        foreign(vec![call("c", "clock", "{}")]),
+    ]
+}
+
+#[tokio::test]
+async fn another_providers_words_are_made_to_fit() {
+    let body = sent(&foreign(), Quirks::default()).await;
+    insta::assert_snapshot!("foreign", pretty(&body));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let ids = |of: &dyn Fn(&Value) -> Vec<String>| -> Vec<String> {
+        messages.iter().flat_map(of).collect()
+    };
+    let calls = ids(&|message| {
+        let calls = message["tool_calls"].as_array();
+        let calls = calls.into_iter().flatten();
+        calls
+            .map(|call| call["id"].as_str().unwrap().into())
+            .collect()
+    });
+    let mut paid = ids(&|message| {
+        let id = message["tool_call_id"].as_str();
+        id.into_iter().map(Into::into).collect()
+    });
+    let mut unique = calls.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), calls.len(), "{calls:?}");
+    assert!(calls.iter().all(|id| id.len() <= 64), "{calls:?}");
+    paid.sort();
+    assert_eq!(paid, unique);
+}
+
+#[derive(Debug)]
+struct One(BlobRef);
+
+#[async_trait]
+impl Pictures for One {
+    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+        (image.blob == self.0).then(|| b"\x89PNG".to_vec())
+    }
+}
+
+/// A user's and a tool's pictures, of which some can be shown.
+pub(super) async fn pictures(quirks: Quirks) -> String {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let known = BlobRef::to(b"\x89PNG");
+    let picture = |media: &str, blob: BlobRef| {
+        Part::Image(ImageRef {
+            media_type: media.into(),
+            blob,
+        })
+    };
+    let shown = picture("image/png", known);
+    let gone = picture("image/png", BlobRef::to(b"gone"));
+    let messages = [
+        user("Two things."),
+        Arc::new(Message::User(vec![
+            Part::Text("Look:".into()),
+            shown.clone(),
+            gone.clone(),
+            picture("image/tiff", known),
+        ])),
+        said(
+            OWN,
+            vec![
+                call("t", "read_file", r#"{"path":"p"}"#),
+                call("u", "clock", "{}"),
+                call("v", "clock", "{}"),
+            ],
+        ),
+        results(vec![
+            ToolResult {
+                content: vec![Part::Text("Here.".into()), shown.clone(), gone],
+                ..result(1, "t", "")
+            },
+            ToolResult {
+                content: vec![shown],
+                ..result(2, "u", "")
+            },
+        ]),
+        user("Well?"),
+    ];
+    let settings = Settings {
+        pictures: Some(Arc::new(One(known))),
+        ..settings()
+    };
+    let model = with(&server, settings, quirks);
+    answer(&server, &model, &messages).await.0.unwrap();
+    pretty(&server.seen().remove(0).body)
+}
+
+#[tokio::test]
+async fn pictures_are_shown_or_told_of() {
+    insta::assert_snapshot!("pictures", pictures(Quirks::default()).await);
+}
+
+#[tokio::test]
+async fn a_reply_goes_back_as_it_came() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); 2]).await;
+    let model = with(&server, settings(), Quirks::of("moonshot"));
+    let mut messages = hello();
+    let (first, _) = answer(&server, &model, &messages).await;
+    let reply = first.unwrap().reply;
+    assert_eq!(reply.dialect, OWN);
+    // Through the journal and back.
+    let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
+    messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
+    messages.push(results(vec![
+        result(1, "functions.read_file:0", "a"),
+        result(2, "functions.clock:1", "b"),
+    ]));
+    answer(&server, &model, &messages).await.0.unwrap();
+    let body = &server.seen()[1].body;
+    let arguments =
+        r#""arguments":"{\"zeta\": 1, \"alpha\": [1.0, 2.50], \"path\": \"a/b\\u00e9\"}""#;
+    assert!(body.contains(arguments), "{body}");
+    insta::assert_snapshot!("back", pretty(body));
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_go_back_as_they_came() {
+    for (text, goes) in [
+        ("{\"a\": oops", "{\"a\": oops"),
+        ("oops", "oops"),
+        ("", "{}"),
+        (" { } ", "{ }"),
+        ("\"{}\"", "\"{}\""),
+        ("[1, 2]", "[1, 2]"),
+        ("nul", "nul"),
+        ("null", "null"),
+    ] {
+        let arguments = serde_json::to_string(text).unwrap();
+        let call = format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"t","function":{{"name":"clock","arguments":{arguments}}}}}]}},"finish_reason":"tool_calls"}}]}}"#
+        );
+        let stream = super::kit::events(&[&call, "[DONE]"]);
+        let server = Server::new(vec![streamed(stream.as_bytes()); 2]).await;
+        let model = model(&server);
+        let reply = answer(&server, &model, &hello()).await.0.unwrap().reply;
+        let mut messages = hello();
+        messages.push(Arc::new(Message::Assistant(reply)));
+        answer(&server, &model, &messages).await.0.unwrap();
+        let body: Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+        let sent = &body["messages"][2]["tool_calls"][0]["function"]["arguments"];
+        assert_eq!(sent, goes, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_sent_is_the_same_when_it_is_made_anew() {
+    let turns = 6;
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); 3 * turns]).await;
+    let lasting = model(&server);
+    let mut messages = hello();
+    for turn in 0..turns {
+        let id = format!("functions.clock:{}", turn % 2);
+        messages.push(said(OWN, vec![call(&id, "clock", "{}")]));
+        messages.push(results(vec![result(1, &id, &turn.to_string())]));
+        messages.push(user("more"));
+        messages.push(user("and more"));
+        if turn == 4 {
+            // The conversation was made shorter, from its middle on.
+            messages.drain(3..9);
+            messages.push(user("short"));
+        }
+        answer(&server, &lasting, &messages).await.0.unwrap();
+        answer(&server, &model(&server), &messages).await.0.unwrap();
+        let copy: Vec<_> = messages
+            .iter()
+            .map(|one| Arc::new((**one).clone()))
+            .collect();
+        answer(&server, &lasting, &copy).await.0.unwrap();
+        let seen = server.seen();
+        let bodies: Vec<&str> = seen[3 * turn..].iter().map(|seen| &*seen.body).collect();
+        assert!(
+            bodies.iter().all(|body| *body == bodies[0]),
+            "{turn}: {bodies:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_what_the_user_set_is_sent() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let with = |fields: &str| {
+        let http = Http::new(&format!("{}/v1", server.base()), limits()).unwrap();
+        let settings = Settings {
+            fields: Some(RawJson::parse(fields).unwrap()),
+            headers: vec![("http-referer".into(), "https://example.org".into())],
+            ..settings()
+        };
+        chat::model(http, settings, Quirks::default(), Arc::new(Noon))
+    };
+    for bad in [
+        r#"{"model":"x"}"#,
+        r#"{"stream":false}"#,
+        r#"{"max_completion_tokens":5}"#,
+        r#"{"n":2}"#,
+        "[]",
+    ] {
+        assert!(with(bad).is_err(), "{bad}");
+    }
+    let model = with(r#"{"temperature": 0.50, "parallel_tool_calls":false}"#);
+    let question = ask(&hello());
+    let answered = model.unwrap().reply(&question, &Heard::default()).await;
+    assert!(answered.is_ok(), "{}", lines(&answered));
+    let seen = server.seen().remove(0);
+    assert!(seen.head.contains("http-referer: https://example.org"));
+    assert!(
+        seen.body
+            .contains(r#","temperature": 0.50, "parallel_tool_calls":false,"#)
+    );
+}
+
+#[tokio::test]
+async fn without_a_prompt_tools_or_a_key() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let settings = Settings {
+        key: None,
+        ..settings()
+    };
+    let model = with(&server, settings, Quirks::default());
+    let question = longhaul_core::port::model::Ask {
+        system: longhaul_core::raw::Body::inline(" "),
+        tools: longhaul_core::raw::Body::inline("[]"),
+        ..ask(&hello())
+    };
+    model.reply(&question, &Heard::default()).await.unwrap();
+    let seen = server.seen().remove(0);
+    assert!(!seen.head.contains("authorization"), "{}", seen.head);
+    assert_eq!(
+        seen.body,
+        r#"{"model":"kimi-k2.6","max_tokens":1024,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hello"}]}"#
+    );
+}
+
+#[tokio::test]
+async fn nothing_that_holds_the_key_shows_it() {
+    let server = Server::new(vec![]).await;
+    let texts = [format!("{:?}", model(&server)), format!("{:?}", settings())];
+    assert!(
+        texts.iter().all(|text| !text.contains("secret")),
+        "{texts:?}"
+    );
+}
