@@ -8,11 +8,12 @@ use longhaul_core::port::model::Model;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_core::usage::Tariff;
-use longhaul_model::anthropic;
+use longhaul_model::chat::Quirks;
 use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
 use longhaul_model::pictures::Pictures;
 use longhaul_model::settings::Settings;
+use longhaul_model::{anthropic, chat, responses};
 
 use crate::assemble::providers::Provider;
 use crate::config::known::Api;
@@ -54,12 +55,14 @@ pub(crate) fn open(wanted: Wanted<'_>, around: Around) -> Result<Arc<dyn Model>,
     };
     let model = match provider.api {
         Api::Anthropic => anthropic::model(around.http, settings, around.clock),
-        api @ (Api::Responses | Api::Chat) => {
-            return Err(format!(
-                "This build can't ask `{}` yet: it does not speak `{}`.",
-                provider.name,
-                api.as_str()
-            ));
+        Api::Responses => responses::model(around.http, settings, around.clock),
+        Api::Chat => {
+            let quirks = match provider.quirks.as_slice() {
+                [] => Quirks::of(&provider.name),
+                words => Quirks::parse(words)
+                    .map_err(|bad| format!("`[providers.{}] quirks`: {bad}", provider.name))?,
+            };
+            chat::model(around.http, settings, quirks, around.clock)
         }
     };
     model.map_err(|bad| format!("`{}` can't be asked: {bad}.", provider.name))
