@@ -5,6 +5,7 @@ mod suite {
     mod agents;
     mod agents_cli;
     mod alone;
+    mod asked;
     mod bad_input;
     mod bench;
     mod chaos;

@@ -130,7 +130,7 @@ fn fallback_models_are_read_in_order() {
     let text: &[u8] = b"---\nmodel: [fast, ollama/x]\n---\nHello.";
     let loaded = loaded_with(&[("a.md", text)], &[]);
     assert_eq!(said(&loaded), [""; 0]);
-    assert_eq!(loaded.find("a").unwrap().models, ["fast", "ollama/x"]);
+    assert_eq!(loaded.find("a").unwrap().agent.models, ["fast", "ollama/x"]);
 }
 
 #[test]

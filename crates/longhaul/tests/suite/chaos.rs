@@ -70,6 +70,7 @@ fn outsider(folder: &Path) -> House {
         role: Role::Outsider,
         holder: "a test".to_owned(),
         fatal: None,
+        recorder: None,
     };
     open(load::load(&here, &[]).unwrap(), opening).unwrap()
 }

@@ -1,0 +1,280 @@
+//! Models over their real wires, from the command line to the journal: asked,
+//! given up for another, recorded and replayed, and their keys nowhere to be seen.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::project::{Project, Said};
+use super::served::Served;
+
+const KEY: &str = "sk-very-secret-0123456789";
+
+const APIS: [(&str, &str); 3] = [("anthropic", ""), ("responses", "/v1"), ("chat", "/v1")];
+
+const SCRIPT: &str = "replies:
+- text: 'Writing {{ input }}.'
+  tools:
+  - { name: vault_write, input: { folder: Tasks, title: 'Buy {{ input }}', content: 'a \"quoted\" é', tags: [x], confidence: 90 } }
+  - { name: vault_write, input: { folder: Tasks, title: 'Cook {{ input }}', content: b, tags: [], confidence: 15 } }
+- text: 'Done: {{ last_result }}'
+";
+
+/// A project whose providers are all one mock.
+struct House {
+    project: Project,
+    mock: Served,
+}
+
+impl House {
+    fn new(flags: &[&str]) -> Self {
+        let project = Project::new();
+        project.write("scripts/buy.yaml", SCRIPT);
+        project.write(
+            "scripts/shut.yaml",
+            "replies:\n- error: { status: 401, times: 99 }\n  text: never\n",
+        );
+        let listen = ["mock-model", "--listen", "127.0.0.1:0", "--until-eof"];
+        let mock = Served::of(project.command(&[&listen[..], flags].concat()));
+        let mut toml = String::from("[worker]\npoll = \"10m\"\n");
+        for (api, version) in APIS {
+            let address = mock.address();
+            toml.push_str(&format!(
+                "[providers.my-{api}]\napi = \"{api}\"\nbase_url = \"http://{address}{version}\"\nkey_env = \"MY_KEY\"\n"
+            ));
+        }
+        project.write("longhaul.toml", &toml);
+        agent(&project, "buyer", "my-anthropic/buy");
+        Self { project, mock }
+    }
+
+    fn say(&self, args: &[&str], code: i32) -> Said {
+        let output = self.project.command(args).env("MY_KEY", KEY).output();
+        let said = Said::of(&output.unwrap());
+        assert_eq!(said.code, code, "{args:?}: {said:?}");
+        said
+    }
+
+    fn run(&self, more: &[&str]) -> Value {
+        let args = [&["run", "buyer", "milk", "--json"], more].concat();
+        self.say(&args, 0).json()
+    }
+
+    fn transcript(&self, run: &Value) -> Value {
+        let id = run["id"].as_str().unwrap();
+        self.project.json(&["show", id, "--transcript", "--json"])
+    }
+}
+
+fn agent(project: &Project, name: &str, model: &str) {
+    let text = format!("---\nmodel: {model}\ntools: [vault_write, vault_list]\n---\nBe tidy.\n");
+    project.write(&format!("agents/{name}.md"), &text);
+}
+
+/// Everything below a folder, as bytes.
+fn all_files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all_files(&path, found);
+        } else {
+            found.push((path.display().to_string(), fs::read(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn every_wire_does_the_same_work() {
+    let house = House::new(&[]);
+    for (api, _) in APIS {
+        let run = house.run(&["--model", &format!("my-{api}/buy")]);
+        assert_eq!(run["status"], "completed", "{run}");
+        let text = run["output"]["text"].as_str().unwrap();
+        assert!(text.contains("Cook milk"), "{text}");
+        assert_eq!(run["turns"], 2, "{run}");
+        assert_eq!(run["tools_called"].as_array().unwrap().len(), 2);
+        assert!(run["usage"]["input_tokens"].as_u64().unwrap() > 0, "{run}");
+        // Nobody knows what this model costs, and nobody pretends to.
+        assert_eq!(run["cost_usd"], Value::Null, "{run}");
+    }
+}
+
+#[test]
+fn a_key_is_nowhere_but_in_the_request() {
+    let house = House::new(&[]);
+    let mut said = vec![house.say(&["run", "buyer", "milk", "--record=tape"], 0)];
+    agent(&house.project, "shut", "my-chat/shut");
+    said.push(house.say(&["run", "shut", "milk"], 1));
+    for args in [
+        &["models"][..],
+        &["models", "check", "my-chat", "my-anthropic", "my-responses"],
+        &["config", "show", "--origin"],
+        &["show", "@last", "--events", "--json"],
+    ] {
+        said.push(house.say(args, 0));
+    }
+    for said in &said {
+        assert!(
+            !said.out.contains(KEY) && !said.err.contains(KEY),
+            "{said:?}"
+        );
+    }
+    let mut files = Vec::new();
+    all_files(house.project.path(), &mut files);
+    assert!(files.iter().any(|(name, _)| name.ends_with("tape.jsonl")));
+    for (name, bytes) in files {
+        let has = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
+        assert!(!has, "{name} holds the key");
+    }
+}
+
+#[test]
+fn another_providers_model_goes_on_where_one_gives_up() {
+    let house = House::new(&[]);
+    for (first, second) in [
+        ("anthropic", "chat"),
+        ("chat", "responses"),
+        ("responses", "anthropic"),
+    ] {
+        // Two turns are good, the third is refused: the conversation changes hands.
+        house.project.write(
+            "scripts/leaves.yaml",
+            "replies:
+- text: One.
+  tools: [{ name: vault_list, input: {} }]
+- text: Two.
+  tools: [{ name: vault_list, input: {} }, { name: vault_list, input: {} }]
+- error: { status: 402, times: 99 }
+  text: never
+",
+        );
+        house.project.write(
+            "scripts/takes-over.yaml",
+            "replies:\n- text: a\n- text: b\n- text: 'Here: {{ last_result }}'\n",
+        );
+        let models = format!("[my-{first}/leaves, my-{second}/takes-over]");
+        agent(&house.project, "buyer", &models);
+        let run = house.run(&[]);
+        assert_eq!(run["turns"], 3, "{run}");
+        assert_eq!(run["model"], format!("my-{second}/takes-over"), "{run}");
+        let events = house.project.events(run["id"].as_str().unwrap());
+        let failed: Vec<&Value> = events
+            .iter()
+            .filter(|event| event["type"] == "turn.failed")
+            .collect();
+        assert_eq!(failed.len(), 1, "{events:#?}");
+        assert_eq!(failed[0]["data"]["failure"]["class"], "quota");
+        assert_eq!(failed[0]["data"]["instead"], run["model"]);
+    }
+}
+
+#[test]
+fn a_fallback_without_its_key_is_told_before_anything_is_asked() {
+    let house = House::new(&[]);
+    agent(&house.project, "buyer", "[my-chat/buy, openai/gpt-5]");
+    let said = house.say(&["run", "buyer", "milk"], 2);
+    assert!(said.err.contains("OPENAI_API_KEY"), "{said:?}");
+}
+
+#[test]
+fn a_recorded_run_replays_to_the_byte_without_a_server() {
+    for (api, _) in APIS {
+        let house = House::new(&[]);
+        let model = format!("my-{api}/buy");
+        let first = house.run(&["--model", &model, "--record=once"]);
+        let House { project, mock } = house;
+        drop(mock);
+        // The same world as before.
+        fs::remove_dir_all(project.path().join(".longhaul/vault")).unwrap();
+        let replay = project.say(&["run", "buyer", "milk", "--json", "--replay", "once"], 0);
+        let again = replay.json();
+        assert_eq!(again["model"], "cassette/once");
+        assert_eq!(again["cost_usd"], 0.0, "nothing is paid twice: {again}");
+        let transcript = |run: &Value| {
+            let id = run["id"].as_str().unwrap();
+            let whole = project.json(&["show", id, "--transcript", "--json"]);
+            whole["messages"].to_string()
+        };
+        assert_eq!(transcript(&first), transcript(&again), "{api}");
+    }
+}
+
+#[test]
+fn a_finished_run_becomes_a_cassette() {
+    let house = House::new(&["--cut-every", "2"]);
+    let first = house.run(&[]);
+    let id = first["id"].as_str().unwrap();
+    let said = house
+        .say(&["export", id, "--cassette", "after", "--json"], 0)
+        .json();
+    assert_eq!(said["run"], id);
+    let recorded = fs::read_to_string(said["cassette"].as_str().unwrap()).unwrap();
+    assert!(recorded.lines().count() >= 3, "{recorded}");
+    // The world is another by now: strict says so, loose does not mind.
+    let args = ["run", "buyer", "milk", "--replay", "after"];
+    let strict = house.say(&args, 1);
+    assert!(strict.err.contains("Created the note"), "{strict:?}");
+    assert!(strict.err.contains("- "), "{strict:?}");
+    let loose = house
+        .say(&[&args[..], &["--loose", "--json"]].concat(), 0)
+        .json();
+    assert_eq!(
+        house.transcript(&loose)["messages"][1],
+        house.transcript(&first)["messages"][1]
+    );
+    // A file from elsewhere is copied, and then needed no more.
+    let elsewhere = house.project.path().join("elsewhere.jsonl");
+    fs::write(&elsewhere, &recorded).unwrap();
+    let file = elsewhere.to_str().unwrap();
+    let copied = house.say(
+        &[
+            "run", "buyer", "milk", "--loose", "--json", "--replay", file,
+        ],
+        0,
+    );
+    let model = copied.json()["model"].as_str().unwrap().to_owned();
+    assert!(model.starts_with("cassette/elsewhere-"), "{model}");
+    for (args, words) in [
+        (
+            &["run", "buyer", "x", "--replay", "nowhere"][..],
+            "no cassette `nowhere`",
+        ),
+        (
+            &["run", "buyer", "x", "--replay", "agents/buyer.md"],
+            "no label of a cassette",
+        ),
+        (
+            &["run", "buyer", "x", "--record=../up"],
+            "no name of a cassette",
+        ),
+        (
+            &["export", id, "--cassette", "../up"],
+            "no name of a cassette",
+        ),
+        (
+            &["run", "buyer", "x", "--replay", "a", "--record=b"],
+            "cannot be used with",
+        ),
+    ] {
+        let said = house.say(args, 2);
+        assert!(said.err.contains(words), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_is_asked_again_and_counted() {
+    let house = House::new(&["--cut-every", "2"]);
+    for (api, _) in APIS {
+        let run = house.run(&["--model", &format!("my-{api}/buy")]);
+        assert_eq!(run["status"], "completed");
+        let events = house.project.events(run["id"].as_str().unwrap());
+        let failed = events.iter().find(|event| event["type"] == "turn.failed");
+        let failure = &failed.unwrap()["data"]["failure"];
+        assert_eq!(failure["class"], "network", "{failure}");
+        assert_eq!(failure["usage"]["estimated"], true, "{failure}");
+        // Half a reply is no message.
+        let messages = house.transcript(&run)["messages"].as_array().unwrap().len();
+        assert_eq!(messages, 4, "{api}");
+    }
+}
