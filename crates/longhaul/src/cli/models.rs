@@ -22,7 +22,8 @@ const EXAMPLES: &str = "Examples:
   longhaul models price fast openai/gpt-5-mini
   ANTHROPIC_API_KEY=... longhaul models check --json
 
-Exit codes of check: 0 all asked are well, 5 one can't be reached, 6 a key is refused";
+Exit codes of check: 0 all asked are well, 2 one answers otherwise, 5 one can't be reached,
+  6 a key is refused";
 
 /// Which models can be asked.
 #[derive(Debug, Args)]

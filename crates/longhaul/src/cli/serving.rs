@@ -15,6 +15,7 @@ use longhaul::assemble::{House, Opening, open, store_file, worker_options};
 use longhaul::config::known::KNOWN;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::config::value::Value;
 use longhaul::marker::{Marker, Standing};
 use longhaul::{local_key, marker};
 use longhaul_core::port::keyring::Holder;
@@ -268,7 +269,14 @@ fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
         let value = here.env.get(&name)?.clone();
         Some((name, value))
     });
-    found.collect()
+    // A header may hold a key too.
+    let headers = config.below("providers").filter_map(|(path, setting)| {
+        let Value::Hidden(value) = &setting.value else {
+            return None;
+        };
+        Some((path.to_owned(), value.reveal().to_owned()))
+    });
+    found.chain(headers).collect()
 }
 
 /// What is set, and a log from here on.

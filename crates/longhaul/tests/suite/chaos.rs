@@ -400,6 +400,17 @@ fn what_is_no_rehearsal_needs_a_yes() {
         "{text}"
     );
     assert!(text.contains("longhaul chaos --yes real"), "{text}");
+    // So is a model that nobody named but a key.
+    let agent = "---\ndescription: Takes what is there.\n---\nYou cost money.";
+    fs::write(folder.join("agents/open.md"), agent).unwrap();
+    let keyed = [env[0], ("ANTHROPIC_API_KEY", "sk-nothing")];
+    let output = longhaul_in(folder, &["chaos", "open"], &keyed);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{text}");
+    assert!(
+        text.contains("anthropic/claude-sonnet-4-5 is asked for real"),
+        "{text}"
+    );
     let output = longhaul_in(folder, &["chaos", "nobody"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

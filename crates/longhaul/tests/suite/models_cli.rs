@@ -272,8 +272,7 @@ fn ollama_counts_only_for_those_who_want_it() {
         "---\ndescription: Writes.\n---\nYou write.",
     )
     .unwrap();
-    let (_, err) = run(empty.path(), &["run", "writer", "go"], &host, 2);
-    assert!(err.contains("`ollama`"), "{err}");
+    run(empty.path(), &["agents", "check", "writer"], &host, 0);
     assert_eq!(there.asked().last().unwrap().line, "GET /v1/models");
 }
 

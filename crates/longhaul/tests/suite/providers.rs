@@ -38,135 +38,54 @@ fn menu(toml: &str, env: &[(&str, &str)]) -> Menu {
 const ANTHROPIC: (&str, &str) = ("ANTHROPIC_API_KEY", KEY);
 const OPENAI: (&str, &str) = ("OPENAI_API_KEY", KEY);
 const KIMI: (&str, &str) = ("KIMI_API_KEY", KEY);
+const MOONSHOT: (&str, &str) = ("MOONSHOT_API_KEY", KEY);
 const ROUTER: (&str, &str) = ("OPENROUTER_API_KEY", KEY);
+
+type Vars = &'static [(&'static str, &'static str)];
+
+const SET: &str = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
+const OWN_KEY: &str = "[providers.openai]\nkey_env = [\"A\", \"B\"]\n";
+const OWN_IDLE: &str = "[models]\nidle = \"a/b\"\n";
+
+/// Settings, environment and what is named; the model, and why. Ollama answers.
+#[rustfmt::skip]
+const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
+    // Whoever names one gets it, and nothing else is looked at.
+    (SET, &[ANTHROPIC], Some("x/y"), "x/y", "named"),
+    (SET, &[], Some("fast"), "openai/gpt-5-mini", "named"),
+    (SET, &[ANTHROPIC], None, "openai/gpt-5-mini", "project file longhaul.toml:2"),
+    (SET, &[ANTHROPIC], Some("default"), "openai/gpt-5-mini", "project file longhaul.toml:2"),
+    ("", &[ANTHROPIC, OPENAI, KIMI, ROUTER], None, "anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    ("", &[ANTHROPIC], Some("default"), "anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    ("", &[OPENAI, KIMI], None, "openai/gpt-6.1-terra", "OPENAI_API_KEY"),
+    ("", &[KIMI, ROUTER], None, "moonshot/kimi-k2.5", "KIMI_API_KEY"),
+    ("", &[KIMI, MOONSHOT], None, "moonshot/kimi-k2.5", "MOONSHOT_API_KEY"),
+    ("", &[KIMI, ("KIMI_CONVERSATION_MODEL", "kimi-k3")], None, "moonshot/kimi-k3", "KIMI_API_KEY"),
+    // OpenRouter has no default of its own.
+    ("", &[ROUTER], None, "ollama/qwen3:8b", "ollama"),
+    // An empty key is none, and blanks are empty.
+    ("", &[("ANTHROPIC_API_KEY", " "), KIMI], None, "moonshot/kimi-k2.5", "KIMI_API_KEY"),
+    ("", &[], None, "ollama/qwen3:8b", "ollama"),
+    (OWN_KEY, &[("B", KEY), OPENAI], None, "openai/gpt-6.1-terra", "B"),
+    ("", &[], Some("idle"), "moonshot/kimi-k2-0905-chat", "named"),
+    ("", &[("KIMI_IDLE_MODEL", "k")], Some("idle"), "moonshot/k", "named"),
+    (OWN_IDLE, &[("KIMI_IDLE_MODEL", "k")], Some("idle"), "a/b", "named"),
+];
 
 #[test]
 fn a_model_is_chosen_in_this_order_and_no_other() {
-    let set = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
-    let local = Some("qwen3:8b");
-    let key = |variable: &str| Reason::Key(variable.to_owned());
-    let file = || Reason::Set("project file longhaul.toml:2".to_owned());
-    let rows: Vec<(
-        &str,
-        &[(&str, &str)],
-        Option<&str>,
-        Option<&str>,
-        &str,
-        Reason,
-    )> = vec![
-        // Whoever names one gets it, and nothing else is looked at.
-        (set, &[ANTHROPIC], Some("x/y"), local, "x/y", Reason::Named),
-        (
-            set,
-            &[],
-            Some("fast"),
-            local,
-            "openai/gpt-5-mini",
-            Reason::Named,
-        ),
-        (set, &[ANTHROPIC], None, local, "openai/gpt-5-mini", file()),
-        (
-            set,
-            &[ANTHROPIC],
-            Some("default"),
-            local,
-            "openai/gpt-5-mini",
-            file(),
-        ),
-        (
-            "",
-            &[ANTHROPIC, OPENAI, KIMI, ROUTER],
-            None,
-            local,
-            "anthropic/claude-sonnet-4-5",
-            key("ANTHROPIC_API_KEY"),
-        ),
-        (
-            "",
-            &[OPENAI, KIMI],
-            None,
-            local,
-            "openai/gpt-6.1-terra",
-            key("OPENAI_API_KEY"),
-        ),
-        (
-            "",
-            &[KIMI, ROUTER],
-            None,
-            local,
-            "moonshot/kimi-k2.5",
-            key("KIMI_API_KEY"),
-        ),
-        (
-            "",
-            &[
-                KIMI,
-                ("MOONSHOT_API_KEY", KEY),
-                ("KIMI_CONVERSATION_MODEL", "kimi-k3"),
-            ],
-            None,
-            local,
-            "moonshot/kimi-k3",
-            key("MOONSHOT_API_KEY"),
-        ),
-        // OpenRouter has no default of its own.
-        (
-            "",
-            &[ROUTER],
-            None,
-            local,
-            "ollama/qwen3:8b",
-            Reason::Ollama,
-        ),
-        // An empty key is none, and blanks are empty.
-        (
-            "",
-            &[("ANTHROPIC_API_KEY", " "), KIMI],
-            None,
-            None,
-            "moonshot/kimi-k2.5",
-            key("KIMI_API_KEY"),
-        ),
-        ("", &[], None, local, "ollama/qwen3:8b", Reason::Ollama),
-        (
-            "[providers.openai]\nkey_env = [\"A\", \"B\"]\n",
-            &[("B", KEY), OPENAI],
-            None,
-            None,
-            "openai/gpt-6.1-terra",
-            key("B"),
-        ),
-        (
-            "",
-            &[],
-            Some("idle"),
-            None,
-            "moonshot/kimi-k2-0905-chat",
-            Reason::Named,
-        ),
-        (
-            "",
-            &[("KIMI_IDLE_MODEL", "k")],
-            Some("idle"),
-            None,
-            "moonshot/k",
-            Reason::Named,
-        ),
-        (
-            "[models]\nidle = \"a/b\"\n",
-            &[("KIMI_IDLE_MODEL", "k")],
-            Some("idle"),
-            None,
-            "a/b",
-            Reason::Named,
-        ),
-    ];
-    for (toml, env, named, ollama, name, reason) in rows {
-        let choice = menu(toml, env).choose(named, |_| ollama.map(str::to_owned));
+    for (toml, env, named, name, why) in CHOICES {
+        let choice = menu(toml, env).choose(*named, |_| Some("qwen3:8b".to_owned()));
         let choice = choice.unwrap_or_else(|why| panic!("{toml} {named:?}: {why}"));
+        let said = match choice.reason {
+            Reason::Named => "named".to_owned(),
+            Reason::Set(origin) => origin,
+            Reason::Key(variable) => variable,
+            Reason::Ollama => "ollama".to_owned(),
+        };
         assert_eq!(
-            (choice.name.as_str(), &choice.reason),
-            (name, &reason),
+            (choice.name.as_str(), said.as_str()),
+            (*name, *why),
             "{toml}"
         );
     }
@@ -264,9 +183,7 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
     assert!(!format!("{shelf:?} {found:?} {config:?}").contains(KEY));
 }
 
-#[test]
-fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
-    let toml = r#"
+const SET_OTHERWISE: &str = r#"
 [providers.anthropic]
 base_url = "https://proxy.example"
 headers = { anthropic-beta = "context-1m", x-team = "tell-nobody" }
@@ -285,7 +202,10 @@ api = "responses"
 base_url = "https://other.example/v1"
 key_env = "OTHER_KEY"
 "#;
-    let config = read(toml, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
+
+#[test]
+fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
+    let config = read(SET_OTHERWISE, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
     let menu = Menu::of(&config).unwrap();
     let names: Vec<&str> = menu
         .providers
@@ -342,94 +262,97 @@ key_env = "OTHER_KEY"
     assert!(local.is_set && !menu.providers.find("openai").unwrap().is_set);
 }
 
+/// Settings, and what is said of them.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "[providers.a]\napi = \"chat\"\n",
+        "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `base_url`, such as",
+    ),
+    (
+        "[providers.a]\nkey_env = \"A\"\n",
+        "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `api` and `base_url`, such as",
+    ),
+    (
+        "[providers.scripted]\napi = \"chat\"\n",
+        "longhaul.toml:2:1: `scripted` is built in",
+    ),
+    (
+        "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
+        "longhaul.toml:2:1: `providers.a/b`: a provider's name has letters",
+    ),
+    (
+        "[providers.\"a.b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
+        "longhaul.toml:2:1: `providers.a...`: a provider's name has no point",
+    ),
+    (
+        "[providers.openai]\nbase_url = \"https://me:secret@h/v1\"\n",
+        "longhaul.toml:2:1: `providers.openai.base_url`: a name, a password or a query has no place in it",
+    ),
+    (
+        "[providers.openai]\nbase_url = \"https://h/v1?key=secret\"\n",
+        "longhaul.toml:2:1: `providers.openai.base_url`: a name",
+    ),
+    (
+        "[providers.openai]\nbase_url = \"h\"\n",
+        "longhaul.toml:2:12: `providers.openai.base_url`: \"h\" does not fit",
+    ),
+    (
+        "[providers.openai.headers]\n\"a b\" = \"secret\"\n",
+        "longhaul.toml:2:1: `a b` is no name of a header",
+    ),
+    (
+        "[providers.openai.headers]\na = \"sec\\nret\"\n",
+        "longhaul.toml:2:5: `providers.openai.headers.a`: this text does not fit here",
+    ),
+    (
+        "[providers.openai]\nidle_timeout = 5\n",
+        "longhaul.toml:2:16: `providers.openai.idle_timeout`: 5 does not fit here, write a span of time",
+    ),
+    (
+        "[providers.openai]\nquirks = \"a\"\n",
+        "longhaul.toml:2:10: `providers.openai.quirks`: \"a\" does not fit here",
+    ),
+    (
+        "[providers.openai]\nkey = \"secret\"\n",
+        "longhaul.toml:2:1: unknown key `providers.openai.key`, did you mean `providers.openai.key_env`?",
+    ),
+    (
+        "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
+        "longhaul.toml:2:1: `[prices.\"openai/gpt-4.1\"]`: `output` is missing beside `input`",
+    ),
+    (
+        "[prices.gpt]\ninput = 1\noutput = 2\n",
+        "longhaul.toml:2:1: `[prices.\"gpt\"]`: write the model as `provider/model`",
+    ),
+    (
+        "[prices.\"a/b\"]\ninput = -1\noutput = 2\n",
+        "longhaul.toml:2:9: `prices.a/b.input`: -1 does not fit here, write dollars for a million tokens",
+    ),
+    (
+        "[prices.\"a/b\"]\ninput = 0.0000001\noutput = 2\n",
+        "longhaul.toml:2:9: `prices.a/b.input`: 0.0000001 does not fit here",
+    ),
+    (
+        "[prices.\"a/b\"]\ninput = \"1\"\noutput = 2\n",
+        "longhaul.toml:2:9: `prices.a/b.input`: \"1\" does not fit here",
+    ),
+    (
+        "[prices.\"a/b\"]\nwindow = 0\n",
+        "longhaul.toml:2:10: `prices.a/b.window`: 0 does not fit here",
+    ),
+    (
+        "[prices.\"a/b\"]\nwindow = 5\n",
+        "longhaul.toml:2:1: `[prices.\"a/b\"]`: a reply of 8192 tokens leaves nothing of a window of 5",
+    ),
+    (
+        "[prices.\"a/b\"]\ninptu = 1\n",
+        "longhaul.toml:2:1: unknown key `prices.a/b.inptu`, did you mean `prices.a/b.input`?",
+    ),
+];
+
 #[test]
 fn half_a_provider_and_half_a_price_are_refused_with_their_place() {
-    for (toml, said) in [
-        (
-            "[providers.a]\napi = \"chat\"\n",
-            "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `base_url`, such as",
-        ),
-        (
-            "[providers.a]\nkey_env = \"A\"\n",
-            "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `api` and `base_url`, such as",
-        ),
-        (
-            "[providers.scripted]\napi = \"chat\"\n",
-            "longhaul.toml:2:1: `scripted` is built in",
-        ),
-        (
-            "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
-            "longhaul.toml:2:1: `providers.a/b`: a provider's name has letters",
-        ),
-        (
-            "[providers.\"a.b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
-            "longhaul.toml:2:1: `providers.a...`: a provider's name has no point",
-        ),
-        (
-            "[providers.openai]\nbase_url = \"https://me:secret@h/v1\"\n",
-            "longhaul.toml:2:1: `providers.openai.base_url`: a name, a password or a query has no place in it",
-        ),
-        (
-            "[providers.openai]\nbase_url = \"https://h/v1?key=secret\"\n",
-            "longhaul.toml:2:1: `providers.openai.base_url`: a name",
-        ),
-        (
-            "[providers.openai]\nbase_url = \"h\"\n",
-            "longhaul.toml:2:12: `providers.openai.base_url`: \"h\" does not fit",
-        ),
-        (
-            "[providers.openai.headers]\n\"a b\" = \"secret\"\n",
-            "longhaul.toml:2:1: `a b` is no name of a header",
-        ),
-        (
-            "[providers.openai.headers]\na = \"sec\\nret\"\n",
-            "longhaul.toml:2:5: `providers.openai.headers.a`: this text does not fit here",
-        ),
-        (
-            "[providers.openai]\nidle_timeout = 5\n",
-            "longhaul.toml:2:16: `providers.openai.idle_timeout`: 5 does not fit here, write a span of time",
-        ),
-        (
-            "[providers.openai]\nquirks = \"a\"\n",
-            "longhaul.toml:2:10: `providers.openai.quirks`: \"a\" does not fit here",
-        ),
-        (
-            "[providers.openai]\nkey = \"secret\"\n",
-            "longhaul.toml:2:1: unknown key `providers.openai.key`, did you mean `providers.openai.key_env`?",
-        ),
-        (
-            "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
-            "longhaul.toml:2:1: `[prices.\"openai/gpt-4.1\"]`: `output` is missing beside `input`",
-        ),
-        (
-            "[prices.gpt]\ninput = 1\noutput = 2\n",
-            "longhaul.toml:2:1: `[prices.\"gpt\"]`: write the model as `provider/model`",
-        ),
-        (
-            "[prices.\"a/b\"]\ninput = -1\noutput = 2\n",
-            "longhaul.toml:2:9: `prices.a/b.input`: -1 does not fit here, write dollars for a million tokens",
-        ),
-        (
-            "[prices.\"a/b\"]\ninput = 0.0000001\noutput = 2\n",
-            "longhaul.toml:2:9: `prices.a/b.input`: 0.0000001 does not fit here",
-        ),
-        (
-            "[prices.\"a/b\"]\ninput = \"1\"\noutput = 2\n",
-            "longhaul.toml:2:9: `prices.a/b.input`: \"1\" does not fit here",
-        ),
-        (
-            "[prices.\"a/b\"]\nwindow = 0\n",
-            "longhaul.toml:2:10: `prices.a/b.window`: 0 does not fit here",
-        ),
-        (
-            "[prices.\"a/b\"]\nwindow = 5\n",
-            "longhaul.toml:2:1: `[prices.\"a/b\"]`: a reply of 8192 tokens leaves nothing of a window of 5",
-        ),
-        (
-            "[prices.\"a/b\"]\ninptu = 1\n",
-            "longhaul.toml:2:1: unknown key `prices.a/b.inptu`, did you mean `prices.a/b.input`?",
-        ),
-    ] {
+    for (toml, said) in REFUSED {
         let faults = read(toml, &[]).unwrap_err().to_string();
         assert!(faults.starts_with(said), "{toml}: {faults}");
         assert_eq!(faults.lines().count(), 1, "{faults}");
