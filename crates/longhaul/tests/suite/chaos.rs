@@ -408,7 +408,7 @@ fn what_is_no_rehearsal_needs_a_yes() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
     assert!(
-        text.contains("anthropic/claude-sonnet-4-5 is asked for real"),
+        text.contains("anthropic/claude-sonnet-5-5 is asked for real"),
         "{text}"
     );
     let output = longhaul_in(folder, &["chaos", "nobody"], &env);

@@ -82,7 +82,7 @@ fn the_list_shows_keys_by_name_and_where_the_default_comes_from() {
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["providers"][0]["key"]["variable"], "ANTHROPIC_API_KEY");
     assert_eq!(told["providers"][1]["key"]["state"], "not_set");
-    assert_eq!(told["default"]["model"], "anthropic/claude-sonnet-4-5");
+    assert_eq!(told["default"]["model"], "anthropic/claude-sonnet-5-5");
     assert_eq!(told["names"]["fast"]["model"], "openai/gpt-5-mini");
     let (out, _) = run(folder, &["models"], &[], 0);
     assert!(line(&out, "default").contains("none"), "{out}");
@@ -141,7 +141,7 @@ fn two(anthropic: &str, own: &str) -> TempDir {
 
 #[test]
 fn a_check_asks_for_the_list_and_says_how_it_went() {
-    let list = r#"{"data":[{"id":"claude-sonnet-4-5-20250929"},{"id":"b"}]}"#;
+    let list = r#"{"data":[{"id":"claude-sonnet-5-5"},{"id":"b"}]}"#;
     let anthropic = StandIn::new(|_| json("200 OK", list));
     let own = StandIn::new(|_| json("200 OK", r#"{"data":[{"id":"m"}]}"#));
     let folder = two(&anthropic.url, &own.url);
@@ -219,7 +219,7 @@ fn what_a_check_finds_wrong_is_said_with_what_to_do() {
             &old.url,
             &old.url,
             0,
-            "`claude-sonnet-4-5`, its default, is not among them",
+            "`claude-sonnet-5-5`, its default, is not among them",
         ),
     ] {
         let folder = two(anthropic, own);
@@ -327,7 +327,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn a_key_is_enough_for_a_run_and_is_left_nowhere() {
-    let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Here you are."}],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":100}}"#;
+    let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5-5","content":[{"type":"text","text":"Here you are."}],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":100}}"#;
     let server = StandIn::new(|_| json("200 OK", reply));
     let folder = folder(&format!(
         "[providers.anthropic]\nbase_url = \"{}\"\nfields = {{ temperature = 0.5 }}\n",
@@ -343,12 +343,12 @@ fn a_key_is_enough_for_a_run_and_is_left_nowhere() {
     let env = [("ANTHROPIC_API_KEY", KEY)];
     let (out, _) = run(folder, &["run", "writer", "a line", "--json"], &env, 0);
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    assert_eq!(last["cost_usd"], 0.0045, "{last}");
+    assert_eq!(last["cost_usd"], 0.003, "{last}");
     let asked = &server.asked()[0];
     assert_eq!(asked.line, "POST /v1/messages");
     assert_eq!(asked.header("x-api-key"), Some(KEY));
     let body: Value = serde_json::from_str(&asked.body).unwrap();
-    assert_eq!(body["model"], "claude-sonnet-4-5");
+    assert_eq!(body["model"], "claude-sonnet-5-5");
     assert_eq!(body["temperature"], 0.5);
     for args in [
         &["show", "--help"][..],

@@ -55,8 +55,8 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
     (SET, &[], Some("fast"), "openai/gpt-5-mini", "named"),
     (SET, &[ANTHROPIC], None, "openai/gpt-5-mini", "project file longhaul.toml:2"),
     (SET, &[ANTHROPIC], Some("default"), "openai/gpt-5-mini", "project file longhaul.toml:2"),
-    ("", &[ANTHROPIC, OPENAI, KIMI, ROUTER], None, "anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
-    ("", &[ANTHROPIC], Some("default"), "anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    ("", &[ANTHROPIC, OPENAI, KIMI, ROUTER], None, "anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY"),
+    ("", &[ANTHROPIC], Some("default"), "anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY"),
     ("", &[OPENAI, KIMI], None, "openai/gpt-6.1-terra", "OPENAI_API_KEY"),
     ("", &[KIMI, ROUTER], None, "moonshot/kimi-k2.5", "KIMI_API_KEY"),
     ("", &[KIMI, MOONSHOT], None, "moonshot/kimi-k2.5", "MOONSHOT_API_KEY"),
@@ -145,7 +145,7 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
         (
             "",
             &[][..],
-            "anthropic/claude-sonnet-4-5",
+            "anthropic/claude-sonnet-5-5",
             "There is no key for `anthropic`: set ANTHROPIC_API_KEY.",
         ),
         (
@@ -177,8 +177,8 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
     let config = read("", &[ANTHROPIC]).unwrap();
     let shelf = models(&config, &clock);
     let found = shelf.find(None).unwrap();
-    assert_eq!(found.name, "anthropic/claude-sonnet-4-5");
-    let again = shelf.find(Some("anthropic/claude-sonnet-4-5")).unwrap();
+    assert_eq!(found.name, "anthropic/claude-sonnet-5-5");
+    let again = shelf.find(Some("anthropic/claude-sonnet-5-5")).unwrap();
     assert!(Arc::ptr_eq(&found.model, &again.model), "it is opened once");
     assert!(!format!("{shelf:?} {found:?} {config:?}").contains(KEY));
 }
