@@ -19,6 +19,7 @@ mod suite {
     mod likeness;
     mod look_cli;
     mod models_cli;
+    mod mock_model;
     mod parity;
     mod people_cli;
     mod project;

@@ -1,8 +1,10 @@
 //! Strangers judge the server: a client and a fuzzer in Python and an
 //! `EventSource` on Node, none of which knows more than the server's description.
+//! Two providers' SDKs judge the mock model.
 //!
 //! What they lean on is pinned in `tests/judges` and made ready by `scripts/judges`.
 
+mod sdks;
 mod server;
 
 use std::io::{BufRead as _, BufReader};

@@ -113,3 +113,34 @@ fn stamp(file: &Path) -> Option<Stamp> {
     let found = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     Some((found.modified().ok(), found.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(folder: &Folder, seconds: i64) -> Result<usize, Missing> {
+        let now = Timestamp::from_micros(seconds * 1_000_000);
+        folder.find("x", now).map(|script| script.len())
+    }
+
+    #[test]
+    fn a_script_is_read_again_when_it_has_changed_and_looked_at_once_a_second() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("x.yaml");
+        let folder = Folder::new(place.path().to_owned());
+        assert_eq!(words(&folder, 0), Err(Missing::Unknown));
+        fs::write(&file, "replies: [{ text: a }]").unwrap();
+        assert_eq!(words(&folder, 0), Ok(1));
+        fs::write(&file, "replies: [{ text: a }, { text: b }]").unwrap();
+        assert_eq!(words(&folder, 0), Ok(1));
+        assert_eq!(words(&folder, 1), Ok(2));
+        fs::write(&file, "replies: []").unwrap();
+        // A clock that was set back is no reason to wait.
+        assert!(matches!(words(&folder, 0), Err(Missing::Broken(_))));
+        fs::remove_file(&file).unwrap();
+        assert_eq!(words(&folder, 9), Err(Missing::Unknown));
+        fs::create_dir(&file).unwrap();
+        assert_eq!(words(&folder, 9), Err(Missing::Unknown));
+        assert_eq!(folder.names(), Vec::<String>::new());
+    }
+}
