@@ -3,6 +3,7 @@
 mod counting;
 mod faults;
 mod kit;
+mod laws;
 mod order;
 mod refusals;
 mod replies;

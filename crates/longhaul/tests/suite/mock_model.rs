@@ -2,6 +2,7 @@
 //! signals, and everything that a stranger may send.
 
 mod faults;
+mod guide;
 mod life;
 mod strangers;
 mod wires;

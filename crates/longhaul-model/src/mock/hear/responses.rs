@@ -42,8 +42,9 @@ struct Item<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
+    /// A text for a function; tools of the provider's own have other things here.
     #[serde(borrow, default)]
-    arguments: Option<Cow<'a, str>>,
+    arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
     output: Option<&'a RawValue>,
 }
@@ -120,8 +121,9 @@ impl Reading {
                 Ok(())
             }
             "function_call" | "custom_tool_call" => {
-                let arguments = item.arguments.as_deref().unwrap_or_default();
-                let made = call(item.name.as_deref(), arguments);
+                let raw = item.arguments.map_or("", RawValue::get);
+                let text: Result<String, _> = serde_json::from_str(raw);
+                let made = call(item.name.as_deref(), text.as_deref().unwrap_or(raw));
                 self.speaking.get_or_insert_default().push(made);
                 Ok(())
             }

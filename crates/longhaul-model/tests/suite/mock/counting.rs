@@ -78,6 +78,15 @@ fn items_of_the_assistant_that_follow_each_other_are_one_message() {
         json!([user, think, said, call, call, done("no"), done("ok")]),
         SECOND,
     );
+    let foreign =
+        json!({ "type": "tool_search_call", "arguments": { "query": 5 }, "status": "completed" });
+    let shot = json!({ "type": "computer_call_output", "call_id": "c", "output": { "type": "x" } });
+    let marked = json!({ "type": "compaction_trigger" });
+    check(
+        dialect,
+        json!([user, foreign, shot, marked, said, user, call, user]),
+        LAST,
+    );
     let parts = json!({ "type": "function_call_output", "call_id": "a",
         "output": [{ "type": "input_text", "text": "ok" }] });
     check(dialect, json!([user, call, parts]), SECOND);
