@@ -9,6 +9,7 @@ mod suite {
     mod mock;
     mod prices;
     mod roll;
+    mod responses;
     mod scripted;
     mod spec;
     mod words;

@@ -92,10 +92,12 @@ impl Reading {
 
     fn close(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
         let (item, at) = self.item(frame)?;
-        let begun = self.find(&at).filter(|place| {
-            let begun = self.items.get(*place);
-            begun.is_some_and(|begun| !begun.is_whole)
-        });
+        let found = self.find(&at);
+        let before = found.and_then(|place| self.items.get(place));
+        if at.id.is_some() && before.is_some_and(|before| before.is_just(&item)) {
+            return Ok(());
+        }
+        let begun = found.filter(|_| before.is_some_and(|before| !before.is_whole));
         let open = self.take(begun, at)?;
         open.finish(item, ear);
         Ok(())

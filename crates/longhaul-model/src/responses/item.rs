@@ -51,6 +51,11 @@ impl Open {
         self.item.is_some()
     }
 
+    /// Whether it came whole, as this.
+    pub(super) fn is_just(&self, item: &RawJson) -> bool {
+        self.is_whole && self.item.as_ref() == Some(item)
+    }
+
     /// Whether arguments came for a call that nobody knows.
     pub(super) const fn is_nameless_call(&self) -> bool {
         self.item.is_none() && !self.arguments.is_empty()

@@ -212,7 +212,7 @@ impl<'a> Telling<'a> {
             return;
         }
         self.think(scroll);
-        match message.filter(|_| !self.severed) {
+        match message.and_then(named).filter(|_| !self.severed) {
             Some(message) => spell::message(scroll.item(), &message, &parts),
             None => plainly(scroll, &[&[first], more].concat()),
         }
@@ -247,6 +247,21 @@ fn plainly(scroll: &mut Scroll<'_>, words: &[&Words]) {
 fn extra(raw: Option<&RawJson>) -> Fields {
     let fields = raw.and_then(|raw| Fields::read(raw.as_str()));
     fields.unwrap_or_default()
+}
+
+/// The fields of a message as the API wants them back; none: it has no id, without
+/// which it can't go back in its own form.
+fn named(message: RawJson) -> Option<RawJson> {
+    let mut fields = extra(Some(&message));
+    if !fields.get("id")?.as_str().starts_with('"') {
+        return None;
+    }
+    for (name, usual) in [("role", "assistant"), ("status", "completed")] {
+        if fields.get(name).is_none() {
+            fields.set(name, RawJson::of(&usual));
+        }
+    }
+    fields.raw()
 }
 
 /// Whether the provider can know this thought again: it is sealed, or spelled

@@ -51,11 +51,16 @@ impl Judge {
 }
 
 /// `nullable` is of an older OpenAPI than the one that the descriptions name, and
-/// no JSON Schema knows it: it is written as the newer one does.
+/// no JSON Schema knows it: it is written as the newer one does. And where exactly
+/// one of several shapes is asked for, more may fit in the descriptions as they
+/// are: what OpenAI says of a user's message fits two. One is enough.
 fn allow_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.values_mut().for_each(allow_null);
+            if let Some(shapes @ Value::Array(_)) = fields.remove("oneOf") {
+                fields.insert("anyOf".into(), shapes);
+            }
             if fields.remove("nullable") == Some(Value::Bool(true)) {
                 let inner = Value::Object(std::mem::take(fields));
                 fields.insert("anyOf".into(), json!([inner, { "type": "null" }]));

@@ -1,0 +1,8 @@
+//! The Responses API over real sockets: what is sent, what is heard, what fails.
+
+mod failures;
+mod kit;
+mod requests;
+mod spec;
+mod streams;
+mod switches;

@@ -1,0 +1,351 @@
+//! What is sent: snapshots of requests, what the user may set, and pictures.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult, Words};
+use longhaul_core::port::model::Ask;
+use longhaul_core::raw::{BlobRef, Body, RawJson};
+use longhaul_model::http::Http;
+use longhaul_model::pictures::Pictures;
+use longhaul_model::responses;
+use longhaul_model::settings::Settings;
+
+use super::kit::{KEY, OWN, RECORDED, answer, model, settings, with};
+use super::spec;
+use crate::suite::kit::{Heard, Noon, Server, streamed};
+use crate::suite::words::{
+    ask, call, hello, limits, lines, pretty, result, results, said, text, thought, user,
+};
+
+/// The request that these messages make.
+async fn sent(messages: &[Arc<Message>]) -> String {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let (answered, _) = answer(&server, &model(&server), messages).await;
+    answered.unwrap();
+    server.seen().remove(0).body
+}
+
+/// The input of the request that these messages make, an item in each line.
+pub(super) async fn input(messages: &[Arc<Message>]) -> String {
+    let body: serde_json::Value = serde_json::from_str(&sent(messages).await).unwrap();
+    let items = body["input"].as_array().unwrap();
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join("\n")
+}
+
+#[tokio::test]
+async fn the_first_question() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    answer(&server, &model(&server), &hello()).await.0.unwrap();
+    let seen = server.seen().remove(0);
+    assert!(seen.head.starts_with("POST /v1/responses HTTP/1.1\r\n"));
+    for header in [
+        &format!("authorization: Bearer {KEY}"),
+        "content-type: application/json",
+        "accept: text/event-stream",
+    ] {
+        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+    }
+    insta::assert_snapshot!("first", pretty(&seen.body));
+}
+
+#[tokio::test]
+async fn a_base_without_a_version_gets_one() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let http = Http::new(&server.base(), limits()).unwrap();
+    let model = responses::model(http, settings(), Arc::new(Noon)).unwrap();
+    answer(&server, &model, &hello()).await.0.unwrap();
+    assert!(server.seen()[0].head.starts_with("POST /v1/responses "));
+}
+
+#[tokio::test]
+async fn nothing_is_sent_that_is_not_there_and_never_too_few_tokens() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let question = Ask {
+        system: Body::inline("  "),
+        tools: Body::inline("[]"),
+        max_tokens: 1,
+        ..ask(&hello())
+    };
+    let answered = model(&server).reply(&question, &Heard::default()).await;
+    assert!(answered.is_ok(), "{}", lines(&answered));
+    let body = server.seen().remove(0).body;
+    spec::check(&body);
+    insta::assert_snapshot!(body, @r#"{"model":"gpt-5.5","max_output_tokens":16,"stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#);
+}
+
+/// Fields that a user sets, and what becomes of them between `store` and the prompt.
+const FIELDS: &[(&str, &str, &str)] = &[
+    (
+        "gpt-5.5",
+        r#"{"temperature": 0.50, "reasoning":{"effort":"low"}}"#,
+        r#","temperature": 0.50, "reasoning":{"effort":"low"},"include":["reasoning.encrypted_content"],"#,
+    ),
+    (
+        "gpt-5.5",
+        r#"{"include":["message.output_text.logprobs"],"top_logprobs":2}"#,
+        r#","top_logprobs":2,"include":["message.output_text.logprobs","reasoning.encrypted_content"],"#,
+    ),
+    (
+        "gpt-5.5",
+        r#"{"include": ["reasoning.encrypted_content"]}"#,
+        r#","include":["reasoning.encrypted_content"],"#,
+    ),
+    ("gpt-5.5", r#"{"include":[]}"#, ","),
+    ("gpt-5.5", r#"{"include":null}"#, ","),
+    // These do not think, and refuse to be asked for thoughts.
+    ("gpt-4.1-mini", "{}", ","),
+    ("openai/gpt-4o", "{}", ","),
+    ("ft:gpt-4o:me::1", "{}", ","),
+    (
+        "gpt-4o",
+        r#"{"include":["message.output_text.logprobs"]}"#,
+        r#","include":["message.output_text.logprobs"],"#,
+    ),
+    (
+        "o4-mini",
+        "{}",
+        r#","include":["reasoning.encrypted_content"],"#,
+    ),
+];
+
+#[tokio::test]
+async fn only_what_the_user_set_is_sent_and_nothing_twice() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); FIELDS.len()]).await;
+    let with = |model: &str, fields: &str| {
+        let settings = Settings {
+            model: model.to_owned(),
+            fields: Some(RawJson::parse(fields).unwrap()),
+            ..settings()
+        };
+        with(&server, settings)
+    };
+    for bad in [
+        r#"{"model":"x"}"#,
+        r#"{"stream":false}"#,
+        r#"{"store":true}"#,
+        r#"{"previous_response_id":"resp_1"}"#,
+        r#"{"conversation":"conv_1"}"#,
+        r#"{"background":true}"#,
+        r#"{"include":"all"}"#,
+        r#"{"include":[5]}"#,
+        r#"{"include":[],"include":[]}"#,
+        r#"{"top_p":1,"top_p":1}"#,
+        "[]",
+    ] {
+        assert!(with("gpt-5.5", bad).is_err(), "{bad}");
+    }
+    for (name, fields, expected) in FIELDS {
+        let model = with(name, fields).unwrap();
+        answer(&server, &model, &hello()).await.0.unwrap();
+        let body = server.seen().pop().unwrap().body;
+        let (_, rest) = body.split_once(r#""store":false"#).unwrap();
+        let (set, _) = rest.split_once(r#""instructions""#).unwrap();
+        assert_eq!(set, *expected, "{name} {fields}");
+    }
+}
+
+#[tokio::test]
+async fn calls_results_and_thoughts() {
+    let raw = |text: &str| RawJson::parse(text).unwrap();
+    let messages = [
+        user("Read both."),
+        said(
+            OWN,
+            vec![
+                Block::Other(raw(
+                    r#"{"type":"web_search_call","id":"ws_1","status":"completed",  "action":{"type":"search","query":"q"}}"#,
+                )),
+                Block::Text(Words {
+                    text: "I do.".into(),
+                    extra: Some(raw(
+                        r#"{"message":{"id":"msg_1","status":"completed","role":"assistant","phase":"commentary"},"part":{"type":"output_text","annotations":[],"logprobs":[]}}"#,
+                    )),
+                }),
+                Block::Text(Words {
+                    text: "Or not.".into(),
+                    extra: Some(raw(r#"{"part":{"type":"refusal"}}"#)),
+                }),
+                // Words without a message of their own.
+                text("Well."),
+                call("call_1", "read_file", r#"{"path": "a",  "n": 1.0}"#),
+                call("call_2", "clock", r#""{\"oops\":""#),
+            ],
+        ),
+        // They come in another order than the calls.
+        results(vec![
+            ToolResult {
+                is_error: true,
+                ..result(2, "call_2", "broken")
+            },
+            ToolResult {
+                content: vec![Part::Text("A".into()), Part::Text("B".into())],
+                ..result(1, "call_1", "")
+            },
+        ]),
+        user("And be quick."),
+        said(OWN, vec![text("Done.")]),
+        user("Thanks."),
+    ];
+    insta::assert_snapshot!("calls", input(&messages).await);
+}
+
+#[tokio::test]
+async fn errors_are_marked_once() {
+    let failed = |index, id: &str, text: &str| ToolResult {
+        is_error: true,
+        ..result(index, id, text)
+    };
+    let messages = [
+        user("Go."),
+        said(
+            OWN,
+            ["a", "b", "c"].map(|id| call(id, "clock", "{}")).into(),
+        ),
+        results(vec![
+            failed(1, "a", "no such file"),
+            failed(2, "b", "Error: no such file"),
+            failed(3, "c", " "),
+        ]),
+    ];
+    let input = input(&messages).await;
+    for output in [
+        r#""error: no such file""#,
+        r#""Error: no such file""#,
+        r#""error""#,
+    ] {
+        assert!(input.contains(&format!(r#""output":{output}"#)), "{input}");
+    }
+}
+
+#[derive(Debug)]
+struct One(BlobRef);
+
+#[async_trait]
+impl Pictures for One {
+    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+        (image.blob == self.0).then(|| b"\x89PNG".to_vec())
+    }
+}
+
+#[tokio::test]
+async fn pictures_are_shown_or_told_of() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+    let known = BlobRef::to(b"\x89PNG");
+    let picture = |media: &str, blob: BlobRef| {
+        Part::Image(ImageRef {
+            media_type: media.into(),
+            blob,
+        })
+    };
+    let shown = picture("image/png", known);
+    let gone = picture("image/png", BlobRef::to(b"gone"));
+    let messages = [
+        Arc::new(Message::User(vec![
+            Part::Text("Look:".into()),
+            shown.clone(),
+            gone.clone(),
+            picture("image/tiff", known),
+        ])),
+        said(
+            OWN,
+            ["t", "u", "v"]
+                .map(|id| call(id, "read_file", r#"{"path":"p"}"#))
+                .into(),
+        ),
+        results(vec![
+            ToolResult {
+                content: vec![Part::Text("This:".into()), shown.clone()],
+                ..result(1, "t", "")
+            },
+            ToolResult {
+                content: vec![gone],
+                ..result(2, "u", "")
+            },
+            ToolResult {
+                content: vec![shown],
+                is_error: true,
+                ..result(3, "v", "")
+            },
+        ]),
+    ];
+    let settings = Settings {
+        pictures: Some(Arc::new(One(known))),
+        ..settings()
+    };
+    let model = with(&server, settings).unwrap();
+    answer(&server, &model, &messages).await.0.unwrap();
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    insta::assert_snapshot!("pictures", format!("{:#}", body["input"]));
+}
+
+#[tokio::test]
+async fn a_thought_is_never_sent_alone() {
+    let sealed = |id: &str| {
+        let item =
+            format!(r#"{{"type":"reasoning","id":"{id}","summary":[],"encrypted_content":"x"}}"#);
+        thinking(&item)
+    };
+    let owned = |id: &str| {
+        let mut block = call("c", "clock", "{}");
+        if let Block::ToolCall(call) = &mut block {
+            call.extra = Some(RawJson::parse(format!(r#"{{"id":"{id}"}}"#)).unwrap());
+        }
+        block
+    };
+    let empty = Block::Text(Words {
+        text: "".into(),
+        extra: Some(RawJson::parse(r#"{"message":{"id":"msg_1"}}"#).unwrap()),
+    });
+    let unsealed = r#"{"type":"reasoning","id":"rs_0","summary":[],"encrypted_content":null}"#;
+    let spelled = r#"{"type":"reasoning","id":"rs_0","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}"#;
+    let cases = [
+        ("nothing behind it", vec![sealed("rs_1")]),
+        (
+            "an empty message behind it",
+            vec![sealed("rs_1"), empty.clone(), owned("fc_1")],
+        ),
+        (
+            "two of them",
+            vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")],
+        ),
+        (
+            "one without a seal",
+            vec![thinking(unsealed), owned("fc_1")],
+        ),
+        (
+            "and then one with it",
+            vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")],
+        ),
+        (
+            "one that is spelled out",
+            vec![thinking(spelled), owned("fc_1")],
+        ),
+        ("one of nobody", vec![thought(None), owned("fc_1")]),
+    ];
+    let mut all = String::new();
+    for (name, blocks) in cases {
+        let messages = [user("Go."), said(OWN, blocks), user("On.")];
+        all.push_str(&format!("## {name}\n{}\n\n", input(&messages).await));
+    }
+    insta::assert_snapshot!("thoughts", all);
+}
+
+fn thinking(item: &str) -> Block {
+    let Block::Thinking(mut thought) = thought(None) else {
+        unreachable!()
+    };
+    thought.extra = Some(RawJson::parse(item).unwrap());
+    Block::Thinking(thought)
+}
+
+#[tokio::test]
+async fn nothing_that_holds_the_key_shows_it() {
+    let server = Server::new(vec![]).await;
+    let texts = [format!("{:?}", model(&server)), format!("{:?}", settings())];
+    assert!(
+        texts.iter().all(|text| !text.contains("secret")),
+        "{texts:?}"
+    );
+}

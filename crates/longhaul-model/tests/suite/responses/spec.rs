@@ -1,0 +1,60 @@
+//! The provider's own description of its requests as the judge of ours.
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::suite::spec::Judge;
+
+fn judge() -> &'static Judge {
+    static JUDGE: OnceLock<Judge> = OnceLock::new();
+    JUDGE.get_or_init(|| Judge::new("openai.trimmed.json", "CreateResponse"))
+}
+
+/// Panics with what is wrong with a request. Of items of a kind that nobody
+/// knows the description says nothing: they are left out.
+pub(crate) fn check(body: &str) {
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    let items = body["input"].as_array_mut().unwrap();
+    items.retain(|item| item["type"] != "poem");
+    judge().check(&body.to_string());
+}
+
+/// Panics where a call and its result are not one pair, or a thought leads to nothing.
+pub(crate) fn check_pairs(body: &str) {
+    let body: Value = serde_json::from_str(body).unwrap();
+    let items = body["input"].as_array().unwrap();
+    let ids = |kind: &str| {
+        let of = items.iter().filter(|item| item["type"] == kind);
+        let mut ids: Vec<&str> = of.map(|item| item["call_id"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let calls = ids("function_call");
+    assert_eq!(calls, ids("function_call_output"), "{body:#}");
+    assert!(calls.windows(2).all(|two| two[0] != two[1]), "{calls:?}");
+    assert!(calls.iter().all(|id| (1..=64).contains(&id.len())));
+    for (place, item) in items.iter().enumerate() {
+        if item["type"] == "reasoning" {
+            let next = &items[place + 1..];
+            let next = next.iter().find(|next| next["type"] != "reasoning");
+            let next = next.unwrap();
+            assert_ne!(next["role"], "user", "{body:#}");
+            assert_ne!(next["type"], "function_call_output", "{body:#}");
+        }
+    }
+}
+
+#[test]
+fn the_judge_finds_a_fault_where_there_is_one() {
+    let right = json!({"model": "m", "input": [{"role": "user", "content": "Hi"}]});
+    assert_ne!(judge().passes(&right), Some(false));
+    for bad in [
+        json!({"model": "m", "input": 5}),
+        json!({"model": "m", "max_output_tokens": 15, "input": []}),
+        json!({"model": "m", "input": [{"role": "user", "content": 5}]}),
+        json!({"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "n", "arguments": {}}]}),
+    ] {
+        assert_ne!(judge().passes(&bad), Some(true), "{bad}");
+    }
+}

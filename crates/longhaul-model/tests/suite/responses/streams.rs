@@ -1,0 +1,433 @@
+//! What is heard: the recorded stream cut anywhere, and streams that are odd.
+
+use std::sync::Arc;
+
+use longhaul_core::message::Message;
+use serde_json::json;
+
+use super::kit::{RECORDED, answer, model};
+use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
+use crate::suite::words::{ask, hello, lines};
+
+/// The stream in two chunks, cut at a byte.
+fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
+    let (before, after) = bytes.split_at(at);
+    let head = [STREAM.as_bytes(), &chunk(before)].concat();
+    vec![
+        Act::Send(head),
+        Act::Send([&chunk(after), END.as_bytes()].concat()),
+    ]
+}
+
+#[tokio::test]
+async fn a_stream_is_the_same_wherever_it_is_cut() {
+    let bytes = RECORDED.as_bytes();
+    let places = (0..=bytes.len()).step_by(3);
+    let mut plans: Vec<_> = places.map(|at| cut(bytes, at)).collect();
+    let single: Vec<u8> = bytes.iter().flat_map(|byte| chunk(&[*byte])).collect();
+    plans.push(vec![Act::Send(
+        [STREAM.as_bytes(), &single, END.as_bytes()].concat(),
+    )]);
+    let crlf = RECORDED.replace('\n', "\r\n");
+    plans.push(streamed(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes()));
+    let rounds = plans.len();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let (first, heard) = answer(&server, &model, &hello()).await;
+    insta::assert_snapshot!("recorded", lines(&first));
+    assert_eq!(heard, "I look – now 🙂.");
+    let first = first.unwrap();
+    for round in 1..rounds {
+        let words = Heard::default();
+        let again = model.reply(&ask(&hello()), &words).await;
+        assert_eq!(again.unwrap(), first, "cut at {round}");
+        assert_eq!(words.text(), heard, "cut at {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_is_never_half_a_reply() {
+    let bytes = RECORDED.as_bytes();
+    let plans = (0..=bytes.len()).map(|length| streamed(&bytes[..length]));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    // The last event is whole without the blank line behind it.
+    let whole = RECORDED.trim_end().len();
+    for length in 0..=bytes.len() {
+        let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+        if length >= whole {
+            assert_eq!(answered.unwrap().reply.blocks.len(), 6, "{length}");
+            continue;
+        }
+        let failure = answered.unwrap_err();
+        assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
+        assert_eq!(failure.request_id.as_deref(), Some("req_7"));
+        let usage = failure.usage.unwrap();
+        assert!(usage.estimated && usage.input_tokens > 0, "{usage:?}");
+    }
+}
+
+#[tokio::test]
+async fn servers_that_leave_things_out_are_understood() {
+    let mut bare = String::new();
+    let mut deltas_only = String::new();
+    for event in RECORDED.split("\n\n").filter(|event| !event.is_empty()) {
+        let (name, data) = event.split_once("\ndata: ").unwrap();
+        let mut data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let fields = data.as_object_mut().unwrap();
+        for name in ["output_index", "sequence_number", "content_index"] {
+            fields.remove(name);
+        }
+        bare.push_str(&format!("data: {}\n\n", json!(fields)));
+        let kind = fields.remove("type").unwrap();
+        // Calls side by side are told apart by something, or not at all.
+        if kind != "response.function_call_arguments.delta" {
+            fields.remove("item_id");
+        }
+        if kind != "response.output_item.done" {
+            deltas_only.push_str(&format!("{name}\ndata: {}\n\n", json!(fields)));
+        }
+    }
+    let done = format!("{RECORDED}data: [DONE]\n\n");
+    let twice = RECORDED.to_owned() + &RECORDED[RECORDED.rfind("event: ").unwrap()..];
+    let (_, only_end) = RECORDED.split_at(RECORDED.rfind("event: ").unwrap());
+    let streams = [RECORDED, &bare, &deltas_only, &done, &twice, only_end];
+    let plans = streams.iter().map(|stream| streamed(stream.as_bytes()));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let (first, said) = answer(&server, &model, &hello()).await;
+    for stream in &streams[1..] {
+        let (again, heard) = answer(&server, &model, &hello()).await;
+        let (first, again) = (first.as_ref().unwrap(), again.unwrap());
+        // The spelling of numbers was lost on the way here.
+        let values = |message: &Message| serde_json::to_value(message).unwrap();
+        let (one, other) = (
+            Message::Assistant(Arc::clone(&first.reply)),
+            Message::Assistant(again.reply),
+        );
+        assert_eq!(values(&one), values(&other), "{stream}");
+        assert_eq!((again.stop, again.usage), (first.stop.clone(), first.usage));
+        assert_eq!(heard, said, "{stream}");
+    }
+}
+
+fn events(events: &[&str]) -> String {
+    events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect()
+}
+
+const START: &str =
+    r#"{"type":"response.created","response":{"model":"m","status":"in_progress","output":[]}}"#;
+const ITEM: &str = r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","content":[]}}"#;
+const HI: &str = r#"{"type":"response.output_text.delta","output_index":0,"item_id":"msg_1","content_index":0,"delta":"Hi"}"#;
+const HI_ALL: &str = r#"{"type":"response.output_text.done","output_index":0,"item_id":"msg_1","content_index":0,"text":"Hi!"}"#;
+const CALL: &str = r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"c","name":"clock","arguments":""}}"#;
+const STOP: &str = r#"{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":3,"output_tokens":5}}}"#;
+
+fn arguments(json: &str) -> String {
+    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": json}).to_string()
+}
+
+/// A call that comes whole, with these arguments as they stand in the JSON.
+fn whole_call(fields: &str) -> String {
+    format!(
+        r#"{{"type":"response.output_item.done","item":{{"type":"function_call","name":"clock"{fields}}}}}"#
+    )
+}
+
+/// A name and the events of a stream.
+type Odd = (&'static str, Vec<String>);
+
+fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<Odd> {
+    let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
+    cases
+        .into_iter()
+        .map(|(name, events)| (name, owned(events)))
+        .collect()
+}
+
+/// Streams that are not as they should be and still say something.
+fn odd() -> Vec<Odd> {
+    let refusal = r#"{"type":"response.refusal.delta","item_id":"msg_1","delta":"No."}"#;
+    let whole = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_9","role":"assistant","content":[{"type":"output_text","text":"Hi"},{"type":"sound","data":"x"}]}}"#;
+    let again = whole.replace("Hi", "Ho");
+    let flat = r#"{"type":"response.output_item.done","item":{"type":"message","content":"Hi"}}"#;
+    let empty = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_1","content":[]}}"#;
+    let strange = r#"{"type":"response.output_item.done","item":{"type":"message","content":7}}"#;
+    let nameless = r#"{"type":"response.output_item.done","item":{"n": 1.50}}"#;
+    let thought = r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":5,"delta":"Hm"}"#;
+    let other = HI.replace("Hi", "Ho");
+    let mut odd = owned(vec![
+        ("pieces and no end of the item", vec![ITEM, HI, HI_ALL]),
+        ("words without a beginning", vec![HI, HI_ALL]),
+        ("words before their beginning", vec![HI, ITEM, HI_ALL]),
+        ("the whole text alone", vec![ITEM, HI_ALL]),
+        ("another text at the end", vec![ITEM, &other, HI_ALL]),
+        ("a refusal", vec![ITEM, refusal]),
+        (
+            "a message whole, with a part that nobody knows",
+            vec![whole],
+        ),
+        ("the same item twice", vec![whole, whole]),
+        ("the same id twice", vec![whole, &again]),
+        ("a message that is a text", vec![flat]),
+        ("a message of nothing", vec![empty]),
+        ("a message of another shape", vec![strange]),
+        ("an item without a name", vec![nameless]),
+        ("a thought without a beginning", vec![thought, HI]),
+        (
+            "[DONE] and noise",
+            vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"],
+        ),
+        ("nothing at all", vec![]),
+    ]);
+    odd.push((
+        "arguments that are no JSON",
+        vec![CALL.to_owned(), arguments("{\"a\": "), arguments("oops")],
+    ));
+    odd.push((
+        "arguments before their call",
+        vec![arguments("{\"a\":"), CALL.to_owned(), arguments("1}")],
+    ));
+    odd.push(("a call without arguments", vec![CALL.to_owned()]));
+    for (name, fields) in [
+        ("a call without an id", r#","arguments":"{}""#),
+        (
+            "arguments with blanks",
+            r#","call_id":"c","arguments":" {}\n""#,
+        ),
+        (
+            "arguments that are a string",
+            r#","call_id":"c","arguments":"\"a\"""#,
+        ),
+        (
+            "arguments that are an object",
+            r#","call_id":"c","arguments":{"a": 1.0}"#,
+        ),
+        (
+            "fields twice",
+            r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#,
+        ),
+        ("an id that is a number", r#","call_id":7,"arguments":"{}""#),
+    ] {
+        odd.push((name, vec![whole_call(fields)]));
+    }
+    let twin = whole_call(r#","call_id":"c","arguments":"{}""#);
+    odd.push(("two calls of one id", vec![twin.clone(), twin]));
+    odd
+}
+
+/// Streams that make no sense.
+fn senseless() -> Vec<Odd> {
+    let bad_index = ITEM.replace(r#""output_index":0"#, r#""output_index":"0""#);
+    let bad_text = HI.replace(r#""Hi""#, "5");
+    owned(vec![
+        ("arguments without a call", vec![ITEM, HI, &arguments("{}")]),
+        ("not JSON", vec!["oops"]),
+        ("a list", vec!["[1]"]),
+        ("text of a wrong type", vec![ITEM, &bad_text]),
+        ("index of a wrong type", vec![&bad_index]),
+        ("no item", vec![r#"{"type":"response.output_item.added"}"#]),
+        ("no delta", vec![r#"{"type":"response.output_text.delta"}"#]),
+        (
+            "an item that is no object",
+            vec![r#"{"type":"response.output_item.done","item":7}"#],
+        ),
+    ])
+}
+
+/// The streams, each with its beginning and its end, and some without.
+fn odd_streams_whole() -> Vec<(&'static str, String)> {
+    let whole = |inner: Vec<String>| {
+        let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
+        events(&[&[START], &inner[..], &[STOP]].concat())
+    };
+    let odd = odd().into_iter().chain(senseless());
+    let mut streams: Vec<_> = odd.map(|(name, inner)| (name, whole(inner))).collect();
+    let bad_usage = STOP.replace(":3,", ":\"3\",");
+    let no_response = r#"{"type":"response.completed"}"#;
+    let more = r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"msg_1","content":[{"type":"output_text","text":"Hi you"}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{}"}]}}"#;
+    let much = r#"{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":18446744073709551615,"input_tokens_details":{"cached_tokens":18446744073709551615,"cache_write_tokens":9}}}}"#;
+    let bad_model = START.replace(r#""m""#, "5");
+    streams.extend([
+        ("usage of wrong types", events(&[ITEM, HI, &bad_usage])),
+        ("usage beyond all measure", events(&[ITEM, HI, much])),
+        (
+            "an end without a response",
+            events(&[ITEM, HI, no_response]),
+        ),
+        (
+            "items that only the end has",
+            events(&[START, ITEM, HI, more]),
+        ),
+        (
+            "an end of a wrong type",
+            events(&[ITEM, &STOP.replace(r#"{"status""#, r#"5,"x":{"status""#)]),
+        ),
+        ("a model of a wrong type", events(&[&bad_model, STOP])),
+        (
+            "no blank lines",
+            format!("data: {START}\ndata: {ITEM}\ndata: {HI}\ndata: {STOP}\n"),
+        ),
+        (
+            "no last blank line",
+            events(&[START, ITEM, HI]) + &format!("data: {STOP}"),
+        ),
+    ]);
+    streams
+}
+
+#[tokio::test]
+async fn odd_streams() {
+    let cases = odd_streams_whole();
+    let plans = cases.iter().map(|(_, stream)| streamed(stream.as_bytes()));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut all = String::new();
+    let mut replies = Vec::new();
+    for (name, _) in &cases {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        let lines = lines(&answered);
+        all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
+        replies.extend(answered.map(|answered| answered.reply));
+    }
+    insta::assert_snapshot!("odd", all);
+    // And what came of them can be sent back.
+    let mut sent = String::new();
+    for reply in replies {
+        let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+        let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
+        let question = ask(&messages);
+        let model = super::kit::model(&server);
+        model.reply(&question, &Heard::default()).await.unwrap();
+        let body = &server.seen()[0].body;
+        super::spec::check_pairs(body);
+        let (_, items) = body.split_once(r#""text":"Hello"}]}"#).unwrap();
+        let items = items.strip_suffix("]}").unwrap();
+        sent.push_str(&format!("{items}\n"));
+    }
+    insta::assert_snapshot!("odd_sent_back", sent);
+}
+
+#[tokio::test]
+async fn arguments_may_be_deep_and_huge() {
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    let huge = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
+    for json in [deep, huge] {
+        let stream = events(&[START, CALL, &arguments(&json), STOP]);
+        let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+        let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
+        assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), json);
+    }
+}
+
+/// The recorded stream with one byte that is wrong, at ever other places.
+fn spoilt(round: usize) -> Vec<u8> {
+    let mut bytes = RECORDED.as_bytes().to_vec();
+    let place = round * 7_919 % bytes.len();
+    let letters = br#"{}[]",:0x\ "#;
+    bytes[place] = match round % 4 {
+        0 => letters[round % letters.len()],
+        1 => bytes[place] ^ 0x20,
+        2 => b'\n',
+        // Half of these are no UTF-8.
+        _ => (round * 31 % 256) as u8,
+    };
+    bytes
+}
+
+#[tokio::test]
+async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+    let rounds = 800;
+    let plans = (0..rounds).map(|round| streamed(&spoilt(round)));
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut replies = Vec::new();
+    for round in 0..rounds {
+        match model.reply(&ask(&hello()), &Heard::default()).await {
+            Ok(answered) => replies.push(answered.reply),
+            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+        }
+    }
+    assert!(replies.len() > rounds / 10, "{}", replies.len());
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); replies.len()]).await;
+    let model = super::kit::model(&server);
+    for reply in replies {
+        let mut messages = hello();
+        messages.push(Arc::new(Message::Assistant(reply)));
+        let question = ask(&messages);
+        model.reply(&question, &Heard::default()).await.unwrap();
+    }
+    for seen in server.seen() {
+        super::spec::check_pairs(&seen.body);
+    }
+}
+
+#[tokio::test]
+async fn every_reason_to_stop() {
+    let ends = [
+        r#"completed","response":{"status":"completed"}"#,
+        r#"completed","response":{"status":"in_progress"}"#,
+        r#"completed","response":{"status":"brand_new"}"#,
+        r#"completed","response":{"status":"cancelled"}"#,
+        r#"incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}"#,
+        r#"incomplete","response":{"incomplete_details":{"reason":"content_filter"}}"#,
+        r#"incomplete","response":{"incomplete_details":{"reason":"brand_new"}}"#,
+        r#"incomplete","response":{"incomplete_details":null}"#,
+    ];
+    let end = |end: &str| format!(r#"{{"type":"response.{end}}}"#);
+    let refusal = r#"{"type":"response.refusal.done","item_id":"msg_1","refusal":"No."}"#;
+    let mut plans = Vec::new();
+    for one in ends {
+        for inner in [[ITEM, HI], [ITEM, CALL], [ITEM, refusal]] {
+            let stream = events(&[inner[0], inner[1], &end(one)]);
+            plans.push(streamed(stream.as_bytes()));
+        }
+    }
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for one in ends {
+        let mut stops = Vec::new();
+        for _ in 0..3 {
+            stops.push(answer(&server, &model, &hello()).await.0.unwrap().stop);
+        }
+        all.push_str(&format!(
+            "{one}: {:?}, with a call {:?}, with a refusal {:?}\n",
+            stops[0], stops[1], stops[2]
+        ));
+    }
+    insta::assert_snapshot!("stops", all);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream() {
+    let whole = r#"{"object":"response","status":"completed","error":null,"model":"m1","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi","annotations":[]}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{\"a\": 1.0}"}],"usage":{"input_tokens":4,"output_tokens":2}}"#;
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let html = [("content-type", "text/html")];
+    let bodies = [
+        whole,
+        r#"{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down"},"output":[]}"#,
+        r#"{"status":"failed","error":null,"output":[]}"#,
+        r#"{"error":{"message":"Bad key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+        r#"{"type":"error","code":"server_error","message":"Oh"}"#,
+        r#"{"status":"queued","output":[]}"#,
+        r#"{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}"#,
+        "{}",
+        "oops",
+        "",
+    ];
+    let mut plans: Vec<_> = bodies.iter().map(|body| plain(200, &json, body)).collect();
+    plans.push(plain(200, &html, "<html><title>Log in</title></html>"));
+    let rounds = plans.len();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for _ in 0..rounds {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+    }
+    insta::assert_snapshot!("whole", all);
+}
