@@ -2,6 +2,7 @@
 //!
 //! Never: asks the provider to keep a conversation. All of it is sent each time.
 
+mod blocks;
 mod counts;
 mod draft;
 mod include;

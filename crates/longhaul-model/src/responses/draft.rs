@@ -14,8 +14,9 @@ use crate::adapter::{Draft, Said};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::Fields;
 use crate::guess::Guess;
+use crate::responses::blocks::spoken;
 use crate::responses::counts::Counts;
-use crate::responses::item::{Open, spoken};
+use crate::responses::item::Open;
 use crate::responses::wire::{DIALECT, Ending, Frame, Letter, Piece};
 use crate::sse::Event;
 

@@ -1,15 +1,15 @@
 //! One item of a reply while it comes in.
 //!
-//! Never: loses a field that it does not know, or the spelling of one.
+//! Never: says a word to the reader twice, or takes a piece for the whole.
 
 use std::collections::BTreeMap;
 
-use longhaul_core::message::{Block, Thinking, ToolCall, Words};
+use longhaul_core::message::{Block, Thinking, Words};
 use longhaul_core::port::model::Ear;
 use longhaul_core::raw::RawJson;
 
 use crate::fields::Fields;
-use crate::responses::spell;
+use crate::responses::blocks::{blocks, parts, spoken};
 use crate::responses::wire::Piece;
 
 /// An item that may still grow.
@@ -233,171 +233,5 @@ impl Part {
 fn say(words: &str, ear: &dyn Ear) {
     if !words.is_empty() {
         ear.words(words);
-    }
-}
-
-/// The words of a part for the reader, if it has any.
-pub(super) fn spoken(part: &str) -> Option<(Piece, String)> {
-    let mut fields = Fields::read(part)?;
-    let kind = fields.take_text("type")?;
-    let piece = match kind.as_str() {
-        "output_text" => Piece::Text,
-        "refusal" => Piece::Refusal,
-        _ => return None,
-    };
-    Some((piece, fields.take_text(text_field(&kind))?))
-}
-
-/// Where a part of this kind has its words.
-fn text_field(kind: &str) -> &'static str {
-    match kind {
-        "refusal" => "refusal",
-        _ => "text",
-    }
-}
-
-/// The parts of a message; none: it has a shape of its own.
-fn parts(content: &RawJson) -> Option<Vec<RawJson>> {
-    if content.as_str() == "null" {
-        return Some(Vec::new());
-    }
-    if let Ok(text) = serde_json::from_str::<String>(content.as_str()) {
-        let part = serde_json::json!({"type": "output_text", "text": text, "annotations": []});
-        return Some(vec![RawJson::of(&part)]);
-    }
-    let parts: Vec<RawJson> = serde_json::from_str(content.as_str()).ok()?;
-    let objects = parts.iter().all(|part| part.as_str().starts_with('{'));
-    objects.then_some(parts)
-}
-
-/// The blocks that an item is made of.
-fn blocks(item: RawJson, shown: String) -> Vec<Block> {
-    let Some(mut fields) = Fields::read(item.as_str()) else {
-        return vec![Block::Other(item)];
-    };
-    match fields.take_text("type").as_deref() {
-        Some("message") => message(fields).unwrap_or_else(|| vec![Block::Other(item)]),
-        Some("function_call") => vec![call(fields)],
-        Some("reasoning") => vec![thinking(item, &fields, shown)],
-        Some(_) | None => vec![Block::Other(item)],
-    }
-}
-
-/// The words of a message. The first of them carry what else the message is, and
-/// each what else its part is.
-fn message(mut fields: Fields) -> Option<Vec<Block>> {
-    let content = fields.take("content").unwrap_or_else(RawJson::null);
-    let parts = parts(&content)?;
-    clear(&mut fields, &["type", "content"]);
-    let mut head = Some(fields.raw().unwrap_or_else(nothing));
-    let mut blocks = Vec::new();
-    for part in parts {
-        let mut extra = Fields::default();
-        if let Some(head) = head.take() {
-            extra.set("message", head);
-        }
-        let (text, part) = words(part);
-        extra.set("part", part);
-        blocks.push(Block::Text(Words {
-            text: text.into(),
-            extra: extra.raw(),
-        }));
-    }
-    if let Some(head) = head {
-        let mut extra = Fields::default();
-        extra.set("message", head);
-        blocks.push(Block::Text(Words {
-            text: "".into(),
-            extra: extra.raw(),
-        }));
-    }
-    Some(blocks)
-}
-
-/// The words of a part, and the rest of it; of an unknown one it is all rest.
-fn words(part: RawJson) -> (String, RawJson) {
-    let Some(mut fields) = Fields::read(part.as_str()) else {
-        return (String::new(), part);
-    };
-    let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
-    let field = match kind {
-        r#""output_text""# => text_field("output_text"),
-        r#""refusal""# => text_field("refusal"),
-        _ => return (String::new(), part),
-    };
-    let text = fields.take_text(field).unwrap_or_default();
-    clear(&mut fields, &[field]);
-    (text, fields.raw().unwrap_or_else(nothing))
-}
-
-fn nothing() -> RawJson {
-    RawJson::of(&serde_json::Map::new())
-}
-
-/// A thought, with the whole item: it is only valid as it came.
-fn thinking(item: RawJson, fields: &Fields, shown: String) -> Block {
-    #[derive(serde::Deserialize)]
-    struct Shown {
-        text: String,
-    }
-    let list = |name: &str| {
-        let texts: Vec<Shown> = serde_json::from_str(fields.get(name)?.as_str()).ok()?;
-        let texts: Vec<String> = texts.into_iter().map(|shown| shown.text).collect();
-        Some(texts.join("\n\n")).filter(|text| !text.is_empty())
-    };
-    let text = list("summary").or_else(|| list("content"));
-    Block::Thinking(Thinking {
-        text: text.unwrap_or(shown).into(),
-        signature: None,
-        extra: Some(item),
-    })
-}
-
-fn call(mut fields: Fields) -> Block {
-    let id = fields.take_text("call_id").unwrap_or_default();
-    let name = fields.take_text("name").unwrap_or_default();
-    let text = fields.take_text("arguments");
-    let input = match &text {
-        Some(text) => arguments(text),
-        // Some servers send an object in the place of its text.
-        None => fields
-            .take("arguments")
-            .filter(|input| input.as_str() != "null")
-            .unwrap_or_else(nothing),
-    };
-    clear(&mut fields, &["type", "call_id", "name", "arguments"]);
-    // Blanks around the arguments are no part of them, but of what the model wrote.
-    let same = |text: &String| text.trim().is_empty() || spell::arguments(&input) == **text;
-    if let Some(text) = text.filter(|text| !same(text)) {
-        fields.set("arguments", RawJson::of(&text));
-    }
-    Block::ToolCall(ToolCall {
-        id,
-        name,
-        input,
-        extra: fields.raw(),
-    })
-}
-
-/// The arguments of a call, byte for byte. What is no JSON becomes a JSON string
-/// with the model's text: the appraisal of the call finds that a text does not
-/// fit the tool's schema, nothing is run, and the model is told so as the result
-/// of its call. What is a JSON string already is wrapped once more, so that the
-/// model's text can always be had back. No text at all is no arguments: servers
-/// that read them again want JSON.
-fn arguments(text: &str) -> RawJson {
-    if text.trim().is_empty() {
-        return nothing();
-    }
-    RawJson::parse(text)
-        .ok()
-        .filter(|parsed| !parsed.as_str().starts_with('"'))
-        .unwrap_or_else(|| RawJson::of(&text))
-}
-
-/// Takes out fields that are written from what is known, however often they came.
-fn clear(fields: &mut Fields, names: &[&str]) {
-    for name in names {
-        while fields.take(name).is_some() {}
     }
 }
