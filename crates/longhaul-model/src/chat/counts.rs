@@ -44,11 +44,15 @@ impl Counts {
 
     /// The usage of a whole reply; what the server never said is guessed.
     pub(super) fn settle(&self, guess: Usage) -> Usage {
-        let cached = self.cached.unwrap_or(0);
-        let cache_write = self.cache_write.unwrap_or(0);
-        let at_full_price = |prompt: u64| prompt.saturating_sub(cached.saturating_add(cache_write));
+        // Both are parts of the prompt, whatever is said of them.
+        let prompt = self.prompt.unwrap_or(0);
+        let cached = self.cached.unwrap_or(0).min(prompt);
+        let cache_write = self.cache_write.unwrap_or(0).min(prompt - cached);
         Usage {
-            input_tokens: self.prompt.map_or(guess.input_tokens, at_full_price),
+            input_tokens: match self.prompt {
+                Some(prompt) => prompt - cached - cache_write,
+                None => guess.input_tokens,
+            },
             output_tokens: self.completion.unwrap_or(guess.output_tokens),
             cached_tokens: cached,
             cache_write_tokens: cache_write,

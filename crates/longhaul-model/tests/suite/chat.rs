@@ -1,5 +1,9 @@
 //! The Chat Completions API over real sockets: what is sent, what is heard, what
 //! fails, and where servers differ.
 
+mod failures;
 mod kit;
+mod odd;
+mod quirks;
 mod requests;
+mod streams;

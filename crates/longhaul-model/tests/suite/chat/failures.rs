@@ -1,0 +1,123 @@
+//! What servers send when they say no, each in its own way.
+
+use std::sync::Arc;
+
+use longhaul_model::chat::{self, Quirks};
+use longhaul_model::http::Http;
+use longhaul_model::key::ApiKey;
+use longhaul_model::settings::Settings;
+
+use super::kit::{KEY, RECORDED, answer};
+use crate::suite::kit::{Noon, Server, plain, streamed};
+use crate::suite::words::{hello, limits};
+
+/// What providers say, and what it means, a line each.
+const TABLE: &str = include_str!("failures.txt");
+
+/// A line of the table.
+struct Row {
+    provider: &'static str,
+    status: u16,
+    headers: Vec<(&'static str, &'static str)>,
+    class: &'static str,
+    wait: Option<u64>,
+    body: &'static str,
+}
+
+fn row(line: &'static str) -> Row {
+    let mut columns = line.splitn(6, " | ");
+    let mut next = || columns.next().unwrap();
+    Row {
+        provider: next(),
+        status: next().parse().unwrap(),
+        headers: next()
+            .split("; ")
+            .filter_map(|header| header.split_once(": "))
+            .collect(),
+        class: next(),
+        wait: next().parse().ok(),
+        body: next(),
+    }
+}
+
+#[tokio::test]
+async fn how_each_server_says_no() {
+    let rows: Vec<Row> = TABLE.lines().skip(1).map(row).collect();
+    let plans = rows
+        .iter()
+        .map(|row| plain(row.status, &row.headers, row.body));
+    let server = Server::new(plans.collect()).await;
+    let mut all = String::new();
+    for row in &rows {
+        let http = Http::new(&format!("{}/v1", server.base()), limits()).unwrap();
+        let settings = Settings::new(row.provider, "m", Some(ApiKey::new(KEY)));
+        let quirks = Quirks::of(row.provider);
+        let model = chat::model(http, settings, quirks, Arc::new(Noon)).unwrap();
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.class.as_str(), row.class, "{}", row.body);
+        let wait = failure.retry_after.map(|wait| wait.0);
+        assert_eq!(wait, row.wait, "{}", row.body);
+        assert_eq!(failure.status, Some(row.status));
+        assert!(!failure.message.contains(KEY), "{}", failure.message);
+        all.push_str(&format!("{}: {}\n", row.class, failure.message));
+    }
+    insta::assert_snapshot!("failures", all);
+}
+
+/// An error in the middle of a stream, and its class.
+const MIDWAY: &[(&str, &str)] = &[
+    (
+        r#"{"error":{"code":429,"message":"Rate limited"}}"#,
+        "rate_limit",
+    ),
+    (
+        r#"{"error":{"code":502,"message":"Provider returned error"}}"#,
+        "server",
+    ),
+    (
+        r#"{"error":{"code":"503","message":"Loading model"}}"#,
+        "overloaded",
+    ),
+    (
+        r#"{"error":{"code":402,"message":"Insufficient credits"}}"#,
+        "quota",
+    ),
+    (r#"{"error":{"code":200,"message":"odd"}}"#, "server"),
+    (
+        r#"{"error":{"code":99999999999,"message":"odd"}}"#,
+        "server",
+    ),
+    (
+        r#"{"error":{"message":"Overloaded","type":"engine_overloaded_error"}}"#,
+        "overloaded",
+    ),
+    (
+        r#"{"error":{"code":400,"message":"exceeds the available context size","type":"exceed_context_size_error"}}"#,
+        "context_overflow",
+    ),
+    (
+        r#"{"object":"error","message":"boom","type":"InternalServerError","code":500}"#,
+        "server",
+    ),
+    (
+        r#"{"error":"an error was encountered while running the model"}"#,
+        "server",
+    ),
+];
+
+#[tokio::test]
+async fn errors_in_the_middle_of_a_stream() {
+    let begun = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
+    let plans = MIDWAY
+        .iter()
+        .map(|(error, _)| streamed(format!("{begun}data: {error}\n\n").as_bytes()));
+    let server = Server::new(plans.collect()).await;
+    let model = super::kit::model(&server);
+    for (error, class) in MIDWAY {
+        let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
+        assert_eq!(failure.class.as_str(), *class, "{error}");
+        assert_eq!(failure.status, Some(200));
+        assert_eq!(failure.request_id.as_deref(), Some("req_7"));
+        assert!(failure.usage.unwrap().estimated);
+    }
+}

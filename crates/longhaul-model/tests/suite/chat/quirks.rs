@@ -1,0 +1,197 @@
+//! Where servers differ: each quirk by what it changes in a request.
+
+use std::sync::Arc;
+
+use longhaul_core::message::{Block, Message, Thinking};
+use longhaul_core::raw::RawJson;
+use longhaul_model::chat::Quirks;
+use serde_json::{Value, json};
+
+use super::kit::{OWN, sent};
+use super::requests::pictures;
+use crate::suite::words::{call, hello, result, results, said, text, thought, user};
+
+fn quirk(word: &str) -> Quirks {
+    Quirks::parse(&[word.to_owned()]).unwrap()
+}
+
+/// A conversation in which every quirk makes a difference.
+fn talk() -> Vec<Arc<Message>> {
+    let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[{"n": 1.0}]}"#).unwrap());
+    let reasoning = Block::Thinking(Thinking {
+        text: "Well.".into(),
+        signature: None,
+        extra: Some(RawJson::parse(r#"{"field":"reasoning"}"#).unwrap()),
+    });
+    vec![
+        user("Go."),
+        said(OWN, vec![thought(None), extra, call("a", "clock", "{}")]),
+        results(vec![result(1, "a", "one")]),
+        said(OWN, vec![reasoning, call("b", "clock", r#""oops""#)]),
+        results(vec![result(1, "b", "two")]),
+        said(
+            "anthropic",
+            vec![thought(Some("seal")), call("c", "clock", "{}")],
+        ),
+        results(vec![result(1, "c", "three")]),
+        said(OWN, vec![thought(None), text("Done.")]),
+        user("Thanks."),
+    ]
+}
+
+async fn body(quirks: Quirks) -> Value {
+    serde_json::from_str(&sent(&talk(), quirks).await).unwrap()
+}
+
+/// What the model said, in the order of its turns.
+async fn turns(quirks: Quirks) -> Vec<Value> {
+    let body = body(quirks).await;
+    let messages = body["messages"].as_array().unwrap().iter();
+    let turns = messages.filter(|message| message["role"] == "assistant");
+    turns.cloned().collect()
+}
+
+fn arguments(turn: &Value) -> &Value {
+    &turn["tool_calls"][0]["function"]["arguments"]
+}
+
+#[tokio::test]
+async fn without_quirks() {
+    let body = body(Quirks::default()).await;
+    assert_eq!(body["max_tokens"], 1_024);
+    assert_eq!(body.get("max_completion_tokens"), None);
+    assert_eq!(body["stream_options"], json!({"include_usage": true}));
+    assert_eq!(body["messages"][0]["role"], "system");
+    let turns = turns(Quirks::default()).await;
+    for turn in &turns {
+        assert_eq!(turn.get("reasoning_content"), None);
+        assert_eq!(turn.get("reasoning"), None);
+    }
+    assert_eq!(turns[0]["content"], Value::Null);
+    assert_eq!(turns[0]["reasoning_details"], json!([{"n": 1.0}]));
+    assert_eq!(arguments(&turns[1]), "oops");
+}
+
+#[tokio::test]
+async fn max_completion_tokens() {
+    let body = body(quirk("max_completion_tokens")).await;
+    assert_eq!(body["max_completion_tokens"], 1_024);
+    assert_eq!(body.get("max_tokens"), None);
+}
+
+#[tokio::test]
+async fn no_stream_options() {
+    let body = body(quirk("no_stream_options")).await;
+    assert_eq!(body.get("stream_options"), None);
+    assert_eq!(body["stream"], true);
+}
+
+#[tokio::test]
+async fn developer_role() {
+    let body = body(quirk("developer_role")).await;
+    assert_eq!(body["messages"][0]["role"], "developer");
+    assert_eq!(body["messages"][0]["content"], "Be tidy.");
+}
+
+#[tokio::test]
+async fn send_reasoning() {
+    let turns = turns(quirk("send_reasoning")).await;
+    assert_eq!(turns[0]["reasoning_content"], "Hm.");
+    assert_eq!(turns[1]["reasoning"], "Well.");
+    assert_eq!(turns[1].get("reasoning_content"), None);
+    // Another's thought is none, and the server demands one.
+    assert_eq!(turns[2]["reasoning_content"], " ");
+    // Only calls need it.
+    assert_eq!(turns[3].get("reasoning_content"), None);
+}
+
+#[tokio::test]
+async fn text_only() {
+    let body = pictures(quirk("text_only")).await;
+    assert!(!body.contains("image_url"), "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let mut messages = body["messages"].as_array().unwrap().iter();
+    let is_text =
+        |message: &Value| message["content"].is_string() || message["tool_calls"].is_array();
+    assert!(messages.all(is_text), "{body:#}");
+    assert_eq!(
+        body["messages"][1]["content"],
+        "Two things.\n\nLook:\n\n[a picture that can't be shown: image/png, 4 bytes]\n\n[a picture that can't be shown: image/png, 4 bytes]\n\n[a picture that can't be shown: image/tiff, 4 bytes]"
+    );
+}
+
+#[tokio::test]
+async fn empty_content() {
+    let turns = turns(quirk("empty_content")).await;
+    assert_eq!(turns[0]["content"], "");
+    assert_eq!(turns[3]["content"], "Done.");
+}
+
+#[tokio::test]
+async fn json_arguments() {
+    let turns = turns(quirk("json_arguments")).await;
+    assert_eq!(arguments(&turns[0]), "{}");
+    assert_eq!(arguments(&turns[1]), r#"{"INVALID_JSON":"oops"}"#);
+}
+
+#[tokio::test]
+async fn no_extras() {
+    let turns = turns(quirk("no_extras")).await;
+    assert_eq!(turns[0].get("reasoning_details"), None);
+    assert!(turns[0]["tool_calls"].is_array());
+}
+
+#[tokio::test]
+async fn fields_go_back_only_to_the_provider_they_came_from() {
+    let mut messages = hello();
+    let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[1]}"#).unwrap());
+    let parts = vec![thought(None), extra, call("a.b", "clock", "{}")];
+    messages.push(said("chat:openrouter", parts));
+    let body = sent(&messages, Quirks::default()).await;
+    assert!(!body.contains("reasoning"), "{body}");
+    assert!(body.contains(r#""tool_call_id":"a_b""#), "{body}");
+}
+
+#[test]
+fn words_for_quirks() {
+    let parse = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Quirks::parse(&words)
+    };
+    assert_eq!(parse(&[]), Ok(Quirks::default()));
+    assert_eq!(
+        parse(&["send_reasoning", "text_only", "text_only"]),
+        Ok(Quirks {
+            send_reasoning: true,
+            text_only: true,
+            ..Quirks::default()
+        })
+    );
+    assert_eq!(
+        parse(&["text_only", "send_resoning"]),
+        Err("unknown quirk `send_resoning`, did you mean `send_reasoning`?".into())
+    );
+    let unknown = parse(&["zzz"]).unwrap_err();
+    assert!(unknown.starts_with("unknown quirk `zzz`, there are `max_completion_tokens`, `"));
+}
+
+#[test]
+fn quirks_of_providers() {
+    for (provider, words) in [
+        ("openai", &["max_completion_tokens", "developer_role"][..]),
+        ("moonshot", &["send_reasoning"]),
+        ("Kimi", &["send_reasoning"]),
+        ("deepseek", &["send_reasoning"]),
+        ("ollama", &["json_arguments"]),
+        ("vllm", &["json_arguments"]),
+        ("openrouter", &[]),
+        ("my-own", &[]),
+    ] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(
+            Ok(Quirks::of(provider)),
+            Quirks::parse(&words),
+            "{provider}"
+        );
+    }
+}

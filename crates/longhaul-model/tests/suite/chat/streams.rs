@@ -1,0 +1,212 @@
+//! What is heard: the recorded stream cut anywhere, and what comes whole.
+
+use std::sync::Arc;
+
+use longhaul_core::message::Message;
+use longhaul_core::usage::Usage;
+
+use super::kit::{RECORDED, answer, events, model};
+use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
+use crate::suite::words::{ask, hello, lines};
+
+/// The stream in two chunks, cut at a byte.
+fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
+    let (before, after) = bytes.split_at(at);
+    let head = [STREAM.as_bytes(), &chunk(before)].concat();
+    vec![
+        Act::Send(head),
+        Act::Send([&chunk(after), END.as_bytes()].concat()),
+    ]
+}
+
+#[tokio::test]
+async fn a_stream_is_the_same_wherever_it_is_cut() {
+    let bytes = RECORDED.as_bytes();
+    let mut plans: Vec<_> = (0..=bytes.len()).map(|at| cut(bytes, at)).collect();
+    let single: Vec<u8> = bytes.iter().flat_map(|byte| chunk(&[*byte])).collect();
+    plans.push(vec![Act::Send(
+        [STREAM.as_bytes(), &single, END.as_bytes()].concat(),
+    )]);
+    let crlf = RECORDED.replace('\n', "\r\n");
+    plans.push(streamed(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes()));
+    let rounds = plans.len();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let (first, heard) = answer(&server, &model, &hello()).await;
+    insta::assert_snapshot!("recorded", lines(&first));
+    assert_eq!(heard, "I look – now 🙂.");
+    let first = first.unwrap();
+    for round in 1..rounds {
+        let words = Heard::default();
+        let again = model.reply(&ask(&hello()), &words).await;
+        assert_eq!(again.unwrap(), first, "cut at {round}");
+        assert_eq!(words.text(), heard, "cut at {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_is_the_whole_reply_or_none() {
+    let bytes = RECORDED.as_bytes();
+    let reason = RECORDED.find(r#""finish_reason":"tool_calls""#).unwrap();
+    let plans = (0..=bytes.len()).map(|length| streamed(&bytes[..length]));
+    let plans = plans.chain([streamed(bytes)]);
+    let server = Server::new(plans.collect()).await;
+    let model = model(&server);
+    let mut replies = Vec::new();
+    for length in 0..=bytes.len() + 1 {
+        match model.reply(&ask(&hello()), &Heard::default()).await {
+            Ok(answered) => {
+                assert!(length > reason, "{length}");
+                replies.push(answered);
+            }
+            Err(failure) => {
+                assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
+                let usage = failure.usage.unwrap();
+                assert!(usage.estimated && usage.input_tokens > 0, "{usage:?}");
+            }
+        }
+    }
+    let whole = replies.pop().unwrap();
+    assert!(!whole.usage.estimated);
+    assert!(replies.len() > 2, "{}", replies.len());
+    for early in replies {
+        // Before the count has come, it is a guess; nothing else differs.
+        let counted = early.usage == whole.usage;
+        assert!(counted || early.usage.estimated, "{:?}", early.usage);
+        assert_eq!(
+            (early.reply, early.stop),
+            (whole.reply.clone(), whole.stop.clone())
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_behind_the_reason_is_no_clean_end() {
+    let at = RECORDED.rfind("data: [DONE]").unwrap();
+    let broken = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..at])].concat();
+    let server = Server::new(vec![vec![Act::Send(broken), Act::Close]]).await;
+    let failure = answer(&server, &model(&server), &hello()).await.0;
+    let failure = failure.unwrap_err();
+    assert_eq!(failure.class.as_str(), "network", "{failure:?}");
+    // What the server has counted is known.
+    let counted = failure.usage.unwrap();
+    assert_eq!(counted.cached_tokens, 2_000);
+    assert_ne!(counted, Usage::default());
+}
+
+/// The recorded stream with one byte that is wrong, at ever other places.
+fn spoilt(round: usize) -> Vec<u8> {
+    let mut bytes = RECORDED.as_bytes().to_vec();
+    let place = round * 7_919 % bytes.len();
+    let letters = br#"{}[]",:0x\ "#;
+    bytes[place] = match round % 4 {
+        0 => letters[round % letters.len()],
+        1 => bytes[place] ^ 0x20,
+        2 => b'\n',
+        _ => (round * 31 % 256) as u8,
+    };
+    bytes
+}
+
+#[tokio::test]
+async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+    let rounds = 800;
+    let plans = (0..rounds).map(|round| streamed(&spoilt(round)));
+    let server = Server::new(plans.collect()).await;
+    let asked = model(&server);
+    let mut replies = Vec::new();
+    for round in 0..rounds {
+        match asked.reply(&ask(&hello()), &Heard::default()).await {
+            Ok(answered) => replies.push(answered.reply),
+            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+        }
+    }
+    assert!(replies.len() > rounds / 10, "{}", replies.len());
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); replies.len()]).await;
+    let asked = model(&server);
+    for reply in replies {
+        let mut messages = hello();
+        messages.push(Arc::new(Message::Assistant(reply)));
+        asked
+            .reply(&ask(&messages), &Heard::default())
+            .await
+            .unwrap();
+    }
+    for seen in server.seen() {
+        let body = serde_json::from_str::<serde_json::Value>(&seen.body);
+        assert!(body.is_ok(), "{}", seen.body);
+    }
+}
+
+#[tokio::test]
+async fn every_reason_to_stop() {
+    let reasons = [
+        r#""stop""#,
+        r#""tool_calls""#,
+        r#""function_call""#,
+        r#""length""#,
+        r#""model_length""#,
+        r#""content_filter""#,
+        r#""brand_new""#,
+        r#""error""#,
+        r#""abort""#,
+        r#""insufficient_system_resource""#,
+        r#""""#,
+        "null",
+        "5",
+    ];
+    let text = r#"{"choices":[{"delta":{"content":"Hi"}}]}"#;
+    let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"clock","arguments":"{}"}}]}}]}"#;
+    let mut plans = Vec::new();
+    for reason in reasons {
+        let end = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#);
+        for first in [text, call] {
+            plans.push(streamed(events(&[first, &end, "[DONE]"]).as_bytes()));
+        }
+    }
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for reason in reasons {
+        let mut stops = Vec::new();
+        for _ in 0..2 {
+            stops.push(match answer(&server, &model, &hello()).await.0 {
+                Ok(answered) => format!("{:?}", answered.stop),
+                Err(failure) => format!("!{} {}", failure.class.as_str(), failure.message),
+            });
+        }
+        all.push_str(&format!("{reason}: {}\n", stops.join(", with a call ")));
+    }
+    insta::assert_snapshot!("stops", all);
+}
+
+const WHOLE: &[&str] = &[
+    r#"{"id":"c","object":"chat.completion","model":"m1","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null,"reasoning_content":"Hm.","tool_calls":[{"id":"t","type":"function","function":{"name":"clock","arguments":"{\"a\": 1.0}"}},{"id":"t","type":"function","function":{"name":"clock","arguments":{"b":  2}}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6}}"#,
+    r#"{"choices":[{"message":{"role":"assistant","content":null,"function_call":{"name":"clock","arguments":"{}"}},"finish_reason":null}]}"#,
+    r#"{"choices":[{"message":{"content":"","refusal":"No."},"finish_reason":"stop"}]}"#,
+    r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down"}}}"#,
+    r#"{"object":"error","message":"This model's maximum context length is 10 tokens.","type":"BadRequestError","code":400}"#,
+    r#"{"choices":[{"error":{"code":502,"message":"upstream"},"message":{"content":"half"}}]}"#,
+    r#"{"choices":[]}"#,
+    r#"{"choices":[{"text":"old"}]}"#,
+    r#"{"choices":[{"message":"Hi"}]}"#,
+    "{}",
+    "oops",
+    "",
+];
+
+#[tokio::test]
+async fn a_server_that_does_not_stream() {
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let plans = WHOLE.iter().map(|body| plain(200, &json, body));
+    let html = [("content-type", "text/html")];
+    let page = plain(200, &html, "<html><title>Log in</title></html>");
+    let server = Server::new(plans.chain([page]).collect()).await;
+    let model = model(&server);
+    let mut all = String::new();
+    for _ in 0..=WHOLE.len() {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+    }
+    insta::assert_snapshot!("whole", all);
+}
