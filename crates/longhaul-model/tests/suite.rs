@@ -8,8 +8,8 @@ mod suite {
     mod kit;
     mod mock;
     mod prices;
-    mod roll;
     mod responses;
+    mod roll;
     mod scripted;
     mod spec;
     mod words;

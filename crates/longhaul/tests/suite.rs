@@ -18,8 +18,8 @@ mod suite {
     mod judges;
     mod likeness;
     mod look_cli;
-    mod models_cli;
     mod mock_model;
+    mod models_cli;
     mod parity;
     mod people_cli;
     mod project;

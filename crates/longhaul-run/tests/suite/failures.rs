@@ -167,6 +167,10 @@ fn another_model_is_asked_when_one_fails_for_good() {
         err refused    => turn.failed(refused) run.failed(refused) | failed
     "#,
     );
+}
+
+#[test]
+fn another_model_is_asked_only_where_that_helps() {
     // A provider that wants to be left alone for long is left alone.
     check(
         plain(),
