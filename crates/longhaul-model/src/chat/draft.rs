@@ -251,10 +251,7 @@ impl Codec for Reading {
         match event.data.trim() {
             "" => return Ok(Heed::Idle),
             // Gateways say this even where the model was cut off behind them.
-            DONE if self.reason.is_none() => {
-                let what = "it is done, and no `finish_reason` was given";
-                return Err(Fault::Nonsense(what.to_owned()));
-            }
+            DONE if !self.is_whole() => return Ok(Heed::Idle),
             DONE => return Ok(Heed::Over),
             _ => {}
         }
