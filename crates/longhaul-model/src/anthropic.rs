@@ -18,7 +18,7 @@ use longhaul_core::time::Clock;
 use crate::adapter::{Adapter, Wire};
 use crate::anthropic::draft::Reading;
 use crate::anthropic::talk::MARK;
-use crate::anthropic::wire::{Messages, NAME_MAX};
+use crate::anthropic::wire::{Messages, NAME_MAX, WIRE};
 use crate::guess::Guess;
 use crate::http::Http;
 use crate::ids;
@@ -31,7 +31,9 @@ pub fn model(
     settings: Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, BadSettings> {
-    Ok(Arc::new(Adapter::new(Messages, http, settings, clock)?))
+    let dialect = settings.dialect(WIRE);
+    let wire = Messages { dialect };
+    Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
 impl Wire for Messages {
@@ -79,7 +81,7 @@ impl Wire for Messages {
     }
 
     fn draft(&self, guess: Guess) -> Reading {
-        Reading::new(guess)
+        Reading::new(self.dialect.clone(), guess)
     }
 }
 

@@ -20,7 +20,7 @@ use longhaul_core::time::Clock;
 
 use crate::adapter::{Adapter, Wire};
 use crate::chat::draft::Reading;
-use crate::chat::wire::{Completions, NAME_MAX};
+use crate::chat::wire::{Completions, NAME_MAX, WIRE};
 use crate::guess::Guess;
 use crate::http::Http;
 use crate::ids;
@@ -39,7 +39,7 @@ pub fn model(
     quirks: Quirks,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, BadSettings> {
-    let wire = Completions::new(&settings.provider, quirks);
+    let wire = Completions::new(settings.dialect(WIRE), quirks);
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 

@@ -40,6 +40,10 @@ struct Shelf {
     entries: BTreeMap<String, Entry>,
 }
 
+/// No longer reply is asked for unless the user wants it. The worst case of each call
+/// is held in the budget, and a model that could write a book would hold all of it.
+const REPLY_TOKENS: u64 = 32_000;
+
 /// What is known of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
@@ -51,6 +55,8 @@ pub struct Entry {
     pub window: Option<u64>,
     /// The most tokens of one reply.
     pub max_output: Option<u64>,
+    /// The longest reply that the user asks for.
+    pub wanted_output: Option<u64>,
     /// What else one should know.
     pub note: Option<String>,
     /// Whether the user said so.
@@ -153,6 +159,7 @@ impl Prices {
             price: price.or(known.price),
             window: own.window.or(known.window),
             max_output: own.max_output.or(known.max_output),
+            wanted_output: own.max_output.or(known.wanted_output),
             note: known.note.filter(|_| price.is_none()),
             is_own: true,
         };
@@ -173,10 +180,12 @@ impl Entry {
     /// What the runtime needs to know to set money aside.
     pub fn tariff(&self) -> Tariff {
         let unknown = Tariff::default();
+        let listed = self.max_output.map(|listed| listed.min(REPLY_TOKENS));
+        let asked = self.wanted_output.or(listed);
         Tariff {
             price: self.price,
             window_tokens: self.window.unwrap_or(unknown.window_tokens),
-            max_output_tokens: self.max_output.unwrap_or(unknown.max_output_tokens),
+            max_output_tokens: asked.unwrap_or(unknown.max_output_tokens),
             ..unknown
         }
     }
@@ -318,6 +327,7 @@ impl Row {
             price: own.price()?,
             window: own.window,
             max_output: own.max_output,
+            wanted_output: None,
             note: self.note,
             is_own: false,
             name,

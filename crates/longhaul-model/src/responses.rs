@@ -22,7 +22,7 @@ use crate::guess::Guess;
 use crate::http::Http;
 use crate::ids;
 use crate::responses::draft::Reading;
-use crate::responses::wire::{NAME_MAX, Responses};
+use crate::responses::wire::{NAME_MAX, Responses, WIRE};
 use crate::settings::{BadSettings, Login, Settings};
 use crate::table::Row;
 
@@ -36,7 +36,8 @@ pub fn model(
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, BadSettings> {
     let include = include::settle(&mut settings)?;
-    let wire = Responses { include };
+    let dialect = settings.dialect(WIRE);
+    let wire = Responses { include, dialect };
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
@@ -96,7 +97,7 @@ impl Wire for Responses {
     }
 
     fn draft(&self, guess: Guess) -> Reading {
-        Reading::new(guess)
+        Reading::new(self.dialect.clone(), guess)
     }
 }
 

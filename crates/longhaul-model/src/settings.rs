@@ -59,6 +59,15 @@ impl Settings {
         }
     }
 
+    /// Whose blocks a reply over this wire is made of: what one provider sealed or
+    /// added is nothing to another that speaks the same.
+    pub(crate) fn dialect(&self, wire: &str) -> String {
+        match self.provider == wire {
+            true => wire.to_owned(),
+            false => format!("{wire}:{}", self.provider),
+        }
+    }
+
     /// The headers of every request, behind those that the wire itself sends.
     pub(crate) fn headers(
         &self,

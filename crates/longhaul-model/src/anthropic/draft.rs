@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
-use crate::anthropic::wire::{DIALECT, Delta, Ending, Frame, Letter, stop};
+use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::guess::Guess;
 use crate::sse::Event;
@@ -23,6 +23,7 @@ const DONE: &str = "[DONE]";
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
+    dialect: String,
     /// What it weighs, where nobody counts.
     guess: Guess,
     model: Option<String>,
@@ -36,8 +37,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(guess: Guess) -> Self {
+    pub(super) fn new(dialect: String, guess: Guess) -> Self {
         Self {
+            dialect,
             guess,
             ..Self::default()
         }
@@ -144,7 +146,7 @@ impl Draft for Reading {
     fn finish(self) -> Said {
         let usage = self.counts.settle(self.guess());
         let reply = Reply {
-            dialect: DIALECT.to_owned(),
+            dialect: self.dialect,
             blocks: self.blocks.into_iter().map(Open::close).collect(),
         };
         let has_calls = reply.calls().next().is_some();

@@ -7,7 +7,7 @@ use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 
 use crate::album::Album;
 use crate::anthropic::spell;
-use crate::anthropic::wire::{DIALECT, Messages};
+use crate::anthropic::wire::Messages;
 use crate::ids::Ids;
 use crate::owed::{Owed, Paired, pair, says_something};
 use crate::talk::{Page, Talk, Tongue};
@@ -53,6 +53,7 @@ impl Tongue for Messages {
             text: page.text,
             side: before.side,
             mark: None,
+            own: matches!(message, Message::Assistant(reply) if reply.dialect == self.dialect),
         };
         let owed = match message {
             Message::User(parts) => {
@@ -91,6 +92,7 @@ impl Tongue for Messages {
                 text: out,
                 side: last.after.side,
                 mark: None,
+                own: false,
             };
             scroll.settle(&last.after.owed);
             if scroll.side.is_some() {
@@ -106,6 +108,8 @@ struct Scroll<'a> {
     side: Option<Side>,
     /// Before the last brace of the last block.
     mark: Option<usize>,
+    /// What is written came over this wire, from this provider.
+    own: bool,
 }
 
 impl Scroll<'_> {
@@ -167,7 +171,7 @@ impl Scroll<'_> {
 
     /// Writes what the model said, and says which calls it wants made.
     fn reply(&mut self, reply: &Reply, ids: &mut Ids, message: usize) -> Vec<Owed> {
-        let own = reply.dialect == DIALECT;
+        let own = self.own;
         let mut owed = Vec::new();
         for block in &reply.blocks {
             match block {

@@ -8,13 +8,16 @@ use serde_json::value::RawValue;
 
 /// The Messages API.
 #[derive(Debug)]
-pub(super) struct Messages;
+pub(super) struct Messages {
+    /// Whose blocks a reply over this wire is made of.
+    pub(super) dialect: String,
+}
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 128;
 
-/// Whose blocks a reply over this wire is made of.
-pub(super) const DIALECT: &str = "anthropic";
+/// The wire's name.
+pub(super) const WIRE: &str = "anthropic";
 
 /// One event. What its parts hold is read when it is known what it is.
 #[derive(Debug, Deserialize)]

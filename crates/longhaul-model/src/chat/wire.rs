@@ -20,13 +20,13 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn new(provider: &str, quirks: Quirks) -> Self {
-        Self {
-            quirks,
-            dialect: format!("chat:{provider}"),
-        }
+    pub(super) const fn new(dialect: String, quirks: Quirks) -> Self {
+        Self { quirks, dialect }
     }
 }
+
+/// The wire's name.
+pub(super) const WIRE: &str = "chat";
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 64;

@@ -17,7 +17,7 @@ use crate::guess::Guess;
 use crate::responses::blocks::spoken;
 use crate::responses::counts::Counts;
 use crate::responses::item::Open;
-use crate::responses::wire::{DIALECT, Ending, Frame, Letter, Piece};
+use crate::responses::wire::{Ending, Frame, Letter, Piece};
 use crate::sse::Event;
 
 /// The end as another API says it, which some servers say here too.
@@ -29,6 +29,7 @@ const NO_ERROR: &str = r#"{"message":"it does not say why"}"#;
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
+    dialect: String,
     /// What it weighs, where nobody counts.
     guess: Guess,
     model: Option<String>,
@@ -42,8 +43,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(guess: Guess) -> Self {
+    pub(super) fn new(dialect: String, guess: Guess) -> Self {
         Self {
+            dialect,
             guess,
             ..Self::default()
         }
@@ -275,7 +277,7 @@ impl Draft for Reading {
         self.items.sort_by_key(|item| item.index);
         let refuses = self.items.iter().any(Open::refuses);
         let reply = Reply {
-            dialect: DIALECT.to_owned(),
+            dialect: self.dialect,
             blocks: self.items.into_iter().flat_map(Open::close).collect(),
         };
         let has_calls = reply.calls().next().is_some();

@@ -11,7 +11,7 @@ use crate::fields::Fields;
 use crate::ids::Ids;
 use crate::owed::{Owed, Paired, pair, says_something};
 use crate::responses::spell::{self, Spoken};
-use crate::responses::wire::{DIALECT, Responses};
+use crate::responses::wire::Responses;
 use crate::talk::{Page, Talk, Tongue};
 
 /// What the next message must know.
@@ -24,7 +24,12 @@ impl Tongue for Responses {
     type After = After;
 
     fn write(&self, page: Page<'_>, before: After, message: &Message) -> After {
-        let mut scroll = Scroll::behind(page.text);
+        let own = matches!(message, Message::Assistant(reply) if reply.dialect == self.dialect);
+        let mut scroll = Scroll {
+            begun: !page.text.is_empty(),
+            text: page.text,
+            own,
+        };
         let owed = match message {
             Message::User(parts) => {
                 scroll.settle(&before.owed);
@@ -46,6 +51,7 @@ impl Tongue for Responses {
             let mut scroll = Scroll {
                 begun: !talk.text.is_empty(),
                 text: out,
+                own: false,
             };
             scroll.settle(&last.after.owed);
         }
@@ -56,16 +62,11 @@ impl Tongue for Responses {
 struct Scroll<'a> {
     text: &'a mut Vec<u8>,
     begun: bool,
+    /// What is written came over this wire, from this provider.
+    own: bool,
 }
 
-impl<'a> Scroll<'a> {
-    fn behind(text: &'a mut Vec<u8>) -> Self {
-        Self {
-            begun: !text.is_empty(),
-            text,
-        }
-    }
-
+impl Scroll<'_> {
     /// Makes room for an item.
     fn item(&mut self) -> &mut Vec<u8> {
         if self.begun {
@@ -113,7 +114,7 @@ impl<'a> Scroll<'a> {
 
     /// Writes what the model said, and says which calls it wants made.
     fn reply(&mut self, reply: &Reply, ids: &mut Ids, message: usize) -> Vec<Owed> {
-        let mut telling = Telling::new(reply.dialect == DIALECT);
+        let mut telling = Telling::new(self.own);
         let mut owed = Vec::new();
         let mut blocks = reply.blocks.as_slice();
         while let Some((block, rest)) = blocks.split_first() {

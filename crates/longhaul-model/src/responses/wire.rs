@@ -12,13 +12,15 @@ use serde_json::value::RawValue;
 pub(super) struct Responses {
     /// What is asked for beside the reply, as a list.
     pub(super) include: Option<RawJson>,
+    /// Whose items a reply over this wire is made of.
+    pub(super) dialect: String,
 }
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 128;
 
-/// Whose items a reply over this wire is made of.
-pub(super) const DIALECT: &str = "openai-responses";
+/// The wire's name.
+pub(super) const WIRE: &str = "responses";
 
 /// One event. What its parts hold is read when it is known what it is.
 #[derive(Debug, Deserialize)]

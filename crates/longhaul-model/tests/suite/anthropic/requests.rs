@@ -319,3 +319,23 @@ async fn a_quote_holds_the_worst_case() {
     let micros = ((fixed + 1_000) * 3_750_000 + 1_024 * 15_000_000).div_ceil(1_000_000);
     assert_eq!(quote.hold.micros.0, micros);
 }
+
+#[tokio::test]
+async fn another_provider_on_the_same_wire_is_a_stranger() {
+    let server = Server::new(vec![streamed(RECORDED.as_bytes()); 2]).await;
+    let settings = Settings {
+        provider: "proxy".into(),
+        ..settings()
+    };
+    let http = Http::new(&server.base(), limits()).unwrap();
+    let proxy = anthropic::model(http, settings, Arc::new(Noon)).unwrap();
+    let (first, _) = answer(&server, &proxy, &hello()).await;
+    let reply = first.unwrap().reply;
+    assert_eq!(reply.dialect, "anthropic:proxy");
+    // Its seals are nothing to the provider itself.
+    let messages = [user("Hello"), Arc::new(Message::Assistant(reply))];
+    answer(&server, &model(&server), &messages).await.0.unwrap();
+    let sent = server.seen().remove(1).body;
+    assert!(!sent.contains("signature"), "{sent}");
+    assert!(sent.contains("tool_use"), "{sent}");
+}

@@ -18,7 +18,7 @@ use crate::suite::words::{ask, limits};
 pub(crate) const KEY: &str = "sk-proj-very-secret-0123456789";
 
 /// Whose replies are this wire's own.
-pub(crate) const OWN: &str = "openai-responses";
+pub(crate) const OWN: &str = "responses:openai";
 
 /// A reply with everything in it: a thought, a tool of the provider's own, words
 /// with a citation, an item nobody knows, and two calls side by side.
