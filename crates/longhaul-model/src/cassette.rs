@@ -162,7 +162,11 @@ impl Model for CassetteModel {
                     model: replied.model.clone(),
                 })
             }
-            Answer::Failure(failure) => Err(failure.clone()),
+            // There is nobody to be left alone for a while.
+            Answer::Failure(failure) => Err(Failure {
+                retry_after: None,
+                ..failure.clone()
+            }),
             Answer::CutOff => Err(refuse(format!(
                 "in turn {} a person cut the model off when it was recorded",
                 ask.turn

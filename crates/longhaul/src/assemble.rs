@@ -58,7 +58,7 @@ pub enum AssembleError {
     NotYet(String),
 }
 
-pub use crate::assemble::cassettes::{cassette_file, mask, replay};
+pub use crate::assemble::cassettes::{cassette_file, cassette_folder, mask, replay};
 
 /// The whole program over one store.
 #[derive(Debug)]

@@ -35,6 +35,32 @@ impl Mask {
         Self(found)
     }
 
+    /// A line of JSON without them. Only texts are looked into: a secret that is
+    /// spelled like the name of a field must not take its place.
+    pub(super) fn hide_in_json(&self, line: &str) -> String {
+        if self.0.iter().all(|(spelled, _)| !line.contains(spelled)) {
+            return line.to_owned();
+        }
+        let mut hidden = String::with_capacity(line.len());
+        let mut rest = line;
+        while let Some(start) = rest.find('"') {
+            let (before, text) = rest.split_at(start + 1);
+            let end = text_end(text);
+            let (text, after) = text.split_at(end);
+            hidden.push_str(before);
+            let is_name = after.trim_start_matches('"').trim_start().starts_with(':');
+            match is_name {
+                true => hidden.push_str(text),
+                false => hidden.push_str(&self.hide(text.to_owned())),
+            }
+            let closing = after.len().min(1);
+            hidden.push_str(&after[..closing]);
+            rest = &after[closing..];
+        }
+        hidden.push_str(rest);
+        hidden
+    }
+
     /// The text without them.
     pub fn hide(&self, text: String) -> String {
         self.0.iter().fold(text, |text, (spelled, stand_in)| {
@@ -44,6 +70,20 @@ impl Mask {
             }
         })
     }
+}
+
+/// Where a JSON text ends that has begun.
+fn text_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return place,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 impl fmt::Debug for Mask {

@@ -25,6 +25,8 @@ pub struct Recorder {
 
 #[derive(Debug, Default)]
 struct State {
+    /// A file that waits for a run.
+    open: Option<(PathBuf, File)>,
     tape: Option<Writing>,
     written: usize,
     fault: Option<std::io::Error>,
@@ -33,6 +35,9 @@ struct State {
 #[derive(Debug)]
 struct Writing {
     run: RunId,
+    /// Where it is written.
+    draft: PathBuf,
+    /// Where it lies when it is whole.
     path: PathBuf,
     file: File,
     before: Option<Ask>,
@@ -47,15 +52,25 @@ impl Recorder {
         }
     }
 
-    /// Begins a tape for this run at this path, in the place of whatever was there.
+    /// Makes sure that a tape can be written in this folder, before anything is
+    /// begun that is to be on it.
+    pub fn open(&self, folder: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        let draft = folder.join(format!("recording-{}.part", std::process::id()));
+        let file = new_file(&draft)?;
+        self.lock().open = Some((draft, file));
+        Ok(())
+    }
+
+    /// Begins the tape of this run, which takes the place of whatever lies at this
+    /// path when it is whole, and not before.
     pub fn begin(&self, run: RunId, header: &Header, path: &Path) -> std::io::Result<()> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let mut file = new_file(path)?;
+        let mut state = self.lock();
+        let (draft, mut file) = state.open.take().ok_or(std::io::ErrorKind::NotFound)?;
         file.write_all(line(header, &self.mask)?.as_bytes())?;
-        self.lock().tape = Some(Writing {
+        state.tape = Some(Writing {
             run,
+            draft,
             path: path.to_owned(),
             file,
             before: None,
@@ -105,22 +120,36 @@ impl Recorder {
         }
     }
 
-    /// Where the tape lies and how many exchanges are on it; none: nothing was begun.
+    /// Where the tape lies and how many exchanges are on it; none: there were none,
+    /// and whatever was there before is still there.
     pub fn finish(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
         let mut state = self.lock();
-        if let Some(fault) = state.fault.take() {
-            return Err(fault);
-        }
         let written = state.written;
         let Some(tape) = state.tape.take() else {
             return Ok(None);
         };
+        let fault = state.fault.take();
+        drop(state);
+        if written == 0 || fault.is_some() {
+            _ = std::fs::remove_file(&tape.draft);
+            return fault.map_or(Ok(None), Err);
+        }
         tape.file.sync_all()?;
+        std::fs::rename(&tape.draft, &tape.path)?;
         Ok(Some((tape.path, written)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Recorder {
+    /// A tape that was never ended stays a draft; a file that never became one goes.
+    fn drop(&mut self) {
+        if let Some((draft, _)) = self.lock().open.take() {
+            _ = std::fs::remove_file(draft);
+        }
     }
 }
 
@@ -134,7 +163,7 @@ fn new_file(path: &Path) -> std::io::Result<File> {
 }
 
 fn line(value: &impl serde::Serialize, mask: &Mask) -> std::io::Result<String> {
-    let mut line = mask.hide(serde_json::to_string(value)?);
+    let mut line = mask.hide_in_json(&serde_json::to_string(value)?);
     line.push('\n');
     Ok(line)
 }

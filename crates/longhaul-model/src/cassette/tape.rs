@@ -2,7 +2,7 @@
 //!
 //! Never: a question twice. Each one says how much of the one before it keeps.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Take};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT: u32 = 1;
 
 /// The longest tape that is read.
-const BYTES_MAX: u64 = 512 * 1024 * 1024;
+const BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// The label of a tape.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,46 +175,34 @@ impl Tape {
     /// Reads a tape. A last line that was cut off is left out: whoever recorded may
     /// have died while writing it.
     pub fn read(path: &Path) -> Result<Self, TapeError> {
-        let unreadable = |why| TapeError::Unreadable {
-            path: path.display().to_string(),
-            why,
-        };
-        let strange = |line: usize, why: String| TapeError::Strange {
-            path: path.display().to_string(),
-            line,
-            why,
-        };
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        let length = file.metadata().map_err(unreadable)?.len();
-        if length > BYTES_MAX {
-            return Err(strange(
-                1,
-                format!("it has {length} bytes, {BYTES_MAX} are read"),
-            ));
-        }
-        let mut reader = BufReader::new(file.take(BYTES_MAX));
-        let mut line = String::new();
-        reader.read_line(&mut line).map_err(unreadable)?;
-        let header: Header = serde_json::from_str(&line)
-            .map_err(|bad| strange(1, format!("this is no label of a cassette: {bad}")))?;
+        let mut reading = Reading::open(path)?;
+        let label = reading.line()?.unwrap_or_default();
+        let header: Header = serde_json::from_slice(&label)
+            .map_err(|bad| reading.strange(format!("this is no label of a cassette: {bad}")))?;
         if header.cassette != FORMAT {
             let format = header.cassette;
-            return Err(strange(
-                1,
-                format!("its format is {format}, this build knows {FORMAT}"),
-            ));
+            return Err(
+                reading.strange(format!("its format is {format}, this build knows {FORMAT}"))
+            );
         }
         let mut exchanges: Vec<Exchange> = Vec::new();
-        for number in 2.. {
-            line.clear();
-            if reader.read_line(&mut line).map_err(unreadable)? == 0 {
-                break;
+        let mut messages = 0;
+        while let Some(line) = reading.line()? {
+            let exchange: Exchange = match serde_json::from_slice(&line) {
+                Ok(exchange) => exchange,
+                Err(_) if !line.ends_with(b"\n") => break,
+                Err(bad) => return Err(reading.strange(format!("this is no exchange: {bad}"))),
+            };
+            if let Some(question) = &exchange.question {
+                if question.keeps > messages {
+                    return Err(reading.strange(format!(
+                        "it keeps {} messages where there are {messages}",
+                        question.keeps
+                    )));
+                }
+                messages = question.keeps + question.adds.len();
             }
-            match serde_json::from_str(&line) {
-                Ok(exchange) => exchanges.push(exchange),
-                Err(_) if !line.ends_with('\n') => break,
-                Err(bad) => return Err(strange(number, format!("this is no exchange: {bad}"))),
-            }
+            exchanges.push(exchange);
         }
         exchanges.sort_by_key(|exchange| (exchange.turn, exchange.attempt));
         Ok(Self { header, exchanges })
@@ -235,5 +223,63 @@ impl Tape {
         let from = self.exchanges.partition_point(|one| one.turn < turn);
         let to = self.exchanges.partition_point(|one| one.turn <= turn);
         &self.exchanges[from..to]
+    }
+}
+
+/// A file that is read line by line.
+struct Reading<'a> {
+    path: &'a Path,
+    lines: BufReader<Take<std::fs::File>>,
+    number: usize,
+}
+
+impl<'a> Reading<'a> {
+    fn open(path: &'a Path) -> Result<Self, TapeError> {
+        let unreadable = |why| TapeError::Unreadable {
+            path: path.display().to_string(),
+            why,
+        };
+        // Whoever opens a pipe waits for its other end.
+        let about = std::fs::metadata(path).map_err(unreadable)?;
+        let strange = |why| TapeError::Strange {
+            path: path.display().to_string(),
+            line: 1,
+            why,
+        };
+        if !about.is_file() {
+            return Err(strange("this is no file".to_owned()));
+        }
+        if about.len() > BYTES_MAX {
+            let length = about.len();
+            return Err(strange(format!(
+                "it has {length} bytes, {BYTES_MAX} are read"
+            )));
+        }
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        Ok(Self {
+            path,
+            lines: BufReader::new(file.take(BYTES_MAX)),
+            number: 0,
+        })
+    }
+
+    /// The next line with its end, if there is one.
+    fn line(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
+        let mut line = Vec::new();
+        let read = self.lines.read_until(b'\n', &mut line);
+        let read = read.map_err(|why| TapeError::Unreadable {
+            path: self.path.display().to_string(),
+            why,
+        })?;
+        self.number += 1;
+        Ok((read > 0).then_some(line))
+    }
+
+    fn strange(&self, why: String) -> TapeError {
+        TapeError::Strange {
+            path: self.path.display().to_string(),
+            line: self.number,
+            why,
+        }
     }
 }

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
 use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::raw::Body;
+use longhaul_core::time::Millis;
 use longhaul_model::cassette::{CassetteModel, Header, Mask, Recorder, Tape};
 use longhaul_model::scripted::{Script, ScriptedModel};
 use tempfile::TempDir;
@@ -21,7 +23,7 @@ replies:
   - text: "Looking first."
     tools: [{ name: read_file, input: { path: "a/b", n: 1.50 } }]
   - error: { status: 529, times: 1 }
-    text: "It says {{ last_result }}."
+    text: "It says {{ last_result }} – é."
 "#;
 
 struct Room {
@@ -44,7 +46,9 @@ impl Room {
         let recorder = Arc::new(Recorder::new(mask()));
         let header = Header::new("run_x".into(), "tidy".into(), "2026-11-15".into());
         let run = questions()[0].run;
+        recorder.open(self.path().parent().unwrap()).unwrap();
         recorder.begin(run, &header, &self.path()).unwrap();
+        assert!(!self.path().exists(), "it is not whole yet");
         let script = Script::parse("tidy", SCRIPT).unwrap();
         let model = recorder.listen(Arc::new(ScriptedModel::new("tidy", script, Arc::new(Noon))));
         let mut said = Vec::new();
@@ -112,7 +116,10 @@ async fn a_conversation_is_replayed_to_the_byte() {
     assert_eq!(again.len(), 2);
     assert_eq!(failures.len(), 1);
     assert_eq!(failures[0].status, Some(529));
-    assert_eq!(heard.text(), "Looking first.It says line one\nline two.");
+    assert_eq!(
+        heard.text(),
+        "Looking first.It says line one\nline two – é."
+    );
     // A try more than was recorded is answered as the last one was.
     let third = Ask {
         attempt: 7,
@@ -222,6 +229,10 @@ async fn a_tape_that_was_cut_or_is_none_is_told_apart() {
             format!("{}\nno\n{}\n", lines[0], lines[1]),
             "line 2: this is no exchange",
         ),
+        (
+            whole.replacen("\"keeps\":0", "\"keeps\":18446744073709551615", 1),
+            "line 2: it keeps 18446744073709551615 messages where there are 0",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let error = Tape::read(&path).unwrap_err().to_string();
@@ -230,4 +241,57 @@ async fn a_tape_that_was_cut_or_is_none_is_told_apart() {
     std::fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
     assert!(Tape::read(&path).is_err());
     assert!(Tape::read(&room.folder.path().join("none")).is_err());
+    // A pipe would never end, and a device neither.
+    for no_file in [Path::new("/dev/zero"), room.folder.path()] {
+        let error = Tape::read(no_file).unwrap_err().to_string();
+        assert!(error.contains("no file"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_spelled_like_a_field_breaks_no_tape() {
+    let room = Room::new();
+    let recorder = Recorder::new(Mask::new([
+        ("A", "attempt"),
+        ("B", "answer"),
+        ("C", "line one"),
+    ]));
+    recorder.open(room.folder.path()).unwrap();
+    let header = Header::new("run_x".into(), "the attempt".into(), "now".into());
+    let path = room.folder.path().join("tape.jsonl");
+    recorder.begin(questions()[0].run, &header, &path).unwrap();
+    let failure = Failure {
+        retry_after: Some(Millis(u64::MAX)),
+        ..Failure::new(FailureClass::RateLimit, "no \\\"answer\\\" to this attempt")
+    };
+    recorder.note(&questions()[1], &Err(failure));
+    recorder.finish().unwrap().unwrap();
+    let tape = Tape::read(&path).unwrap();
+    assert_eq!(tape.header().agent, "the {{secret:A}}");
+    let model = CassetteModel::new("c".into(), tape, Mask::default()).loose();
+    let heard = model.reply(&questions()[1], &Heard::default()).await;
+    let failure = heard.unwrap_err();
+    assert_eq!(
+        failure.message,
+        "no \\\"{{secret:B}}\\\" to this {{secret:A}}"
+    );
+    // Nobody is there who wants to be left alone.
+    assert_eq!(failure.retry_after, None);
+}
+
+#[test]
+fn a_tape_without_an_exchange_takes_nobodys_place() {
+    let room = Room::new();
+    let path = room.folder.path().join("tape.jsonl");
+    std::fs::write(&path, "good").unwrap();
+    let recorder = Recorder::new(mask());
+    recorder.open(room.folder.path()).unwrap();
+    let header = Header::new("run_x".into(), "tidy".into(), "now".into());
+    recorder.begin(questions()[0].run, &header, &path).unwrap();
+    assert_eq!(recorder.finish().unwrap(), None);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "good");
+    recorder.open(room.folder.path()).unwrap();
+    drop(recorder);
+    let left = std::fs::read_dir(room.folder.path()).unwrap().count();
+    assert_eq!(left, 1, "no draft is left behind");
 }

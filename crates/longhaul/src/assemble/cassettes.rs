@@ -16,18 +16,24 @@ use crate::config::settings::Config;
 /// What stands behind a cassette's name where any question is answered.
 const LOOSE: &str = "+loose";
 
+/// The longest name of a cassette.
+const NAME_MAX: usize = 100;
+
 /// So many letters of a hash tell two files of the same name apart.
 const HASH_LETTERS: usize = 8;
 
 /// Where the cassette of this name lies; the error is a sentence.
 pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+    let fits = (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.');
+    if !fits || !name.chars().all(plain) {
+        let name: String = name.chars().take(NAME_MAX).collect();
         return Err(format!(
-            "`{name}` is no name of a cassette: it has letters, digits, `-`, `_` and `.`."
+            "`{name}` is no name of a cassette: it has letters, digits, `-`, `_` and `.`, \
+             {NAME_MAX} at most."
         ));
     }
-    Ok(folder(config).join(format!("{name}.jsonl")))
+    Ok(cassette_folder(config).join(format!("{name}.jsonl")))
 }
 
 /// The model that replays what `said` names: a cassette of this project, or a file,
@@ -43,8 +49,8 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     if !file.exists() {
         return Err(format!(
             "There is no cassette `{said}`, neither as a file nor in {}. Record one: \
-             longhaul run AGENT ... --record {said}",
-            folder(config).display()
+             longhaul run AGENT ... --record={said}",
+            cassette_folder(config).display()
         ));
     }
     // What is no tape is not taken in.
@@ -54,12 +60,13 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let stem: String = stem
         .chars()
+        .take(NAME_MAX / 2)
         .filter(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter))
         .collect();
     let hash = Hash::of(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
     let path = cassette_file(config, &name)?;
-    std::fs::create_dir_all(folder(config)).map_err(unreadable)?;
+    std::fs::create_dir_all(cassette_folder(config)).map_err(unreadable)?;
     std::fs::write(&path, bytes).map_err(unreadable)?;
     Ok(format!("{CASSETTE}/{name}{suffix}"))
 }
@@ -78,17 +85,28 @@ pub fn mask(config: &Config) -> Mask {
 
 /// The model that plays a cassette.
 pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = match said.strip_suffix(LOOSE) {
-        Some(name) => (name, true),
-        None => (said, false),
-    };
+    let (name, loose) = parts(said);
     let path = cassette_file(config, name)?;
     let tape = Tape::read(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
     let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, mask(config));
     Ok(if loose { model.loose() } else { model })
 }
 
-fn folder(config: &Config) -> PathBuf {
+/// The file of a cassette as a model names it.
+pub(crate) fn file_of(config: &Config, said: &str) -> Option<PathBuf> {
+    cassette_file(config, parts(said).0).ok()
+}
+
+/// The name, and whether any question is answered.
+fn parts(said: &str) -> (&str, bool) {
+    match said.strip_suffix(LOOSE) {
+        Some(name) => (name, true),
+        None => (said, false),
+    }
+}
+
+/// Where they lie.
+pub fn cassette_folder(config: &Config) -> PathBuf {
     config.data().join("cassettes")
 }
 

@@ -25,6 +25,19 @@ use crate::config::settings::Config;
 /// So long Ollama's answer is believed, a no too.
 const OLLAMA_AGE: Millis = Millis::from_secs(5);
 
+/// So many models are kept open; then all are let go of.
+const OPENED_MAX: usize = 256;
+
+/// A model that was opened, from a file that looked so.
+#[derive(Debug)]
+struct Opened {
+    model: Arc<dyn Model>,
+    stamp: Option<Stamp>,
+}
+
+/// When a file was written, and how long it is.
+type Stamp = (std::time::SystemTime, u64);
+
 /// The models of a project.
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
@@ -33,7 +46,7 @@ pub(crate) struct ModelShelf {
     menu: Result<Menu, String>,
     clock: Arc<dyn Clock>,
     pictures: Option<Arc<dyn Pictures>>,
-    opened: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    opened: Mutex<BTreeMap<String, Opened>>,
     ways: Mutex<BTreeMap<String, Http>>,
     ollama: Mutex<Option<(Timestamp, Option<String>)>>,
 }
@@ -94,6 +107,17 @@ impl ModelShelf {
         adapter::open(wanted, around)
     }
 
+    /// How the file of a model looks that is played from one.
+    fn stamp(&self, name: &str) -> Option<Stamp> {
+        let file = match name.split_once('/')? {
+            (SCRIPTED, script) => self.scripts.join(format!("{script}.yaml")),
+            (CASSETTE, said) => cassettes::file_of(&self.config, said)?,
+            _ => return None,
+        };
+        let about = std::fs::metadata(file).ok()?;
+        Some((about.modified().ok()?, about.len()))
+    }
+
     /// The way to a provider's server, the same for all its models: they share
     /// its connections.
     fn way(&self, provider: &Provider) -> Result<Http, String> {
@@ -149,15 +173,24 @@ impl Models for ModelShelf {
         let menu = self.menu.as_ref().map_err(Clone::clone)?;
         let choice = menu.choose(name, |provider| self.ask_ollama(provider))?;
         let name = choice.name;
-        let known = held(&self.opened).get(&name).cloned();
-        let model = match known {
-            Some(model) => model,
-            None => {
-                let model = self.open(menu, &name)?;
-                held(&self.opened).insert(name.clone(), Arc::clone(&model));
-                model
-            }
+        let stamp = self.stamp(&name);
+        if let Some(known) = held(&self.opened).get(&name)
+            && known.stamp == stamp
+        {
+            let model = Arc::clone(&known.model);
+            return Ok(Found { name, model });
+        }
+        let model = self.open(menu, &name)?;
+        let mut opened = held(&self.opened);
+        // Names come from outside; whoever asks a model holds it himself.
+        if opened.len() >= OPENED_MAX {
+            opened.clear();
+        }
+        let kept = Opened {
+            model: Arc::clone(&model),
+            stamp,
         };
+        opened.insert(name.clone(), kept);
         Ok(Found { name, model })
     }
 }

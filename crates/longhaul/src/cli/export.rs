@@ -4,7 +4,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::{cassette_file, mask};
+use longhaul::assemble::{cassette_file, cassette_folder, mask};
 use longhaul_core::id::RunId;
 use longhaul_engine::handle::Came;
 use longhaul_model::cassette::{Header, Recorder};
@@ -14,7 +14,7 @@ use crate::cli::desk::Desk as _;
 use crate::cli::desk::here::Here;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
-use crate::cli::{name, open, runtime, say};
+use crate::cli::{here, name, open, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul export @last --cassette             to .longhaul/cassettes/RUN.jsonl
@@ -41,6 +41,8 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let house = open::look_if_there()?.ok_or_else(open::nothing_here)?;
+        // The secrets that are left out may stand in the project's `.env`.
+        let secrets = here::quiet_config(&here::with_env_file(here::surroundings()?)?)?;
         let desk = Here::new(&house.longhaul);
         runtime::small()?.block_on(async {
             let run = name::run(&desk, &self.run).await?;
@@ -52,7 +54,11 @@ impl Export {
                     .into());
             }
             let path = self.path(&house.config, run)?;
-            let recorder = Recorder::new(mask(&house.config));
+            let folder = cassette_folder(&house.config);
+            let recorder = Recorder::new(mask(&secrets));
+            let opened = recorder.open(&folder);
+            opened
+                .with_context(|| format!("no cassette can be written to {}", folder.display()))?;
             let now = house.longhaul.now().await.map_err(fail::engine)?;
             let header = Header::new(run.to_string(), view.agent, now.to_string());
             recorder
@@ -67,7 +73,10 @@ impl Export {
             let written = recorder.finish();
             let written =
                 written.with_context(|| format!("{} can't be written", path.display()))?;
-            let exchanges = written.map_or(0, |(_, exchanges)| exchanges);
+            let Some((path, exchanges)) = written else {
+                let words = format!("{run} has asked no model, so there is nothing to export");
+                return Err(Failure::usage(words).into());
+            };
             match self.json {
                 true => say::data(
                     &json!({ "run": run, "cassette": path, "exchanges": exchanges }).to_string(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::{House, cassette_file, mask, replay};
+use longhaul::assemble::{House, cassette_file, cassette_folder, mask, replay};
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{Header, Recorder};
@@ -18,8 +18,8 @@ use crate::cli::{here, open, say};
 /// What is done with a cassette.
 #[derive(Debug, Args)]
 pub(crate) struct TapeArgs {
-    /// Write every exchange with the model to .longhaul/cassettes/NAME.jsonl, without secrets;
-    /// without a name the run's id is taken
+    /// Write every exchange with the model to .longhaul/cassettes/NAME.jsonl, without secrets, as
+    /// long as this command drives; without a name the run's id is taken
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with = "replay")]
     record: Option<String>,
     /// Ask no model: answer from this cassette, a name or a file. Another question than was
@@ -55,6 +55,9 @@ impl TapeArgs {
             cassette_file(&config, name).map_err(Failure::usage)?;
         }
         let recorder = Arc::new(Recorder::new(mask(&config)));
+        let folder = cassette_folder(&config);
+        let opened = recorder.open(&folder);
+        opened.with_context(|| format!("no cassette can be written to {}", folder.display()))?;
         let house = open::drive_recorded(here, Arc::clone(&recorder))?;
         Ok(Listening {
             house,
@@ -96,12 +99,15 @@ impl Listening {
             .recorder
             .finish()
             .context("the cassette is not whole")?;
-        if let Some((path, exchanges)) = written.filter(|_| !silent) {
-            say::talk(&format!(
-                "recorded {exchanges} exchanges: {}",
-                path.display()
-            ));
+        if silent {
+            return Ok(());
         }
+        say::talk(&match written {
+            Some((path, exchanges)) => {
+                format!("recorded {exchanges} exchanges: {}", path.display())
+            }
+            None => "nothing was asked, so nothing is recorded".to_owned(),
+        });
         Ok(())
     }
 

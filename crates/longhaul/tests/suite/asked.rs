@@ -263,6 +263,86 @@ fn a_finished_run_becomes_a_cassette() {
 }
 
 #[test]
+fn a_cassette_is_neither_lost_nor_half_made() {
+    let house = House::new(&[]);
+    let once = [
+        "run",
+        "buyer",
+        "milk",
+        "--record=keep",
+        "--idempotency-key",
+        "k",
+    ];
+    house.say(&once, 0);
+    let file = house.project.path().join(".longhaul/cassettes/keep.jsonl");
+    let good = fs::read_to_string(&file).unwrap();
+    // The second one asks nobody, and has nothing to put in its place.
+    let said = house.say(&once, 0);
+    assert!(said.err.contains("nothing is recorded"), "{said:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    // Where nothing can be written, nothing is submitted.
+    fs::remove_dir_all(house.project.path().join(".longhaul/cassettes")).unwrap();
+    house.project.write(".longhaul/cassettes", "a file");
+    house.say(&["run", "buyer", "bread", "--record=other"], 2);
+    let runs = house.project.json(&["ls", "--json"]);
+    assert_eq!(runs["data"].as_array().unwrap().len(), 1, "{runs}");
+}
+
+#[test]
+fn what_stands_in_the_env_file_is_on_no_cassette() {
+    let house = House::new(&[]);
+    house.project.write(
+        ".env",
+        "MY_KEY=sk-in-a-file-0123456789\nDOOR=\"open sesame 12\"\n",
+    );
+    let toml = fs::read_to_string(house.project.path().join("longhaul.toml")).unwrap();
+    house.project.write(
+        "longhaul.toml",
+        &format!("{toml}[secrets]\nnames = [\"DOOR\"]\n"),
+    );
+    let told = "sk-in-a-file-0123456789 and open sesame 12";
+    house
+        .project
+        .say(&["run", "buyer", told, "--record=one"], 0);
+    house
+        .project
+        .say(&["export", "@last", "--cassette", "two"], 0);
+    for name in ["one", "two"] {
+        let file = house
+            .project
+            .path()
+            .join(format!(".longhaul/cassettes/{name}.jsonl"));
+        let tape = fs::read_to_string(file).unwrap();
+        assert!(
+            !tape.contains("in-a-file") && !tape.contains("sesame"),
+            "{tape}"
+        );
+        assert!(
+            tape.contains("{{secret:MY_KEY}} and {{secret:DOOR}}"),
+            "{tape}"
+        );
+    }
+}
+
+#[test]
+fn a_server_plays_the_cassette_that_is_there_now() {
+    let house = House::new(&[]);
+    house.run(&["--record=tape"]);
+    let first = house.project.path().join(".longhaul/cassettes/tape.jsonl");
+    let _served = Served::start(&house.project);
+    let replay = [
+        "run", "buyer", "milk", "--json", "--replay", "tape", "--loose",
+    ];
+    let said = |house: &House| house.say(&replay, 0).json()["output"]["text"].to_string();
+    assert!(said(&house).contains("milk"));
+    let other = fs::read_to_string(&first)
+        .unwrap()
+        .replace("milk", "bread!");
+    fs::write(&first, other).unwrap();
+    assert!(said(&house).contains("bread!"));
+}
+
+#[test]
 fn a_stream_that_breaks_is_asked_again_and_counted() {
     let house = House::new(&["--cut-every", "2"]);
     for (api, _) in APIS {
