@@ -11,6 +11,7 @@ mod cancel;
 mod card;
 mod chaos;
 mod config;
+mod cpu;
 mod demo;
 mod desk;
 mod dev;

@@ -4,6 +4,7 @@
 //! Never: asks anybody, or looks at a key. What it says stands in a file.
 
 mod answered;
+mod counts;
 mod door;
 mod folder;
 mod route;
@@ -47,6 +48,7 @@ the same request so many times, and then it is answered.
   POST /v1/chat/completions    OpenAI Chat Completions
   GET  /v1/models              the scripts
   GET  /livez
+  GET  /stats                  how many questions and bytes of them came, and the CPU time they took
 
 The header `x-longhaul-fault` spoils one request: status=503, cut, stall, garbage or error.
 Any key is accepted, and none as well. SIGTERM and Ctrl-C end it with 0.";

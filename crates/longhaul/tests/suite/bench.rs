@@ -47,7 +47,17 @@ fn a_turn_is_measured_and_takes_two_commits() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().to_str().expect("a path in UTF-8");
     let output = longhaul(&[
-        "bench", "turn", "--turns", "200", "--kills", "2", "--dir", dir, "--json",
+        "bench",
+        "turn",
+        "--only",
+        "engine,crash",
+        "--turns",
+        "200",
+        "--kills",
+        "2",
+        "--dir",
+        dir,
+        "--json",
     ]);
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -78,4 +88,66 @@ fn a_turn_is_measured_and_takes_two_commits() {
         .expect("the folder")
         .count();
     assert_eq!(left, 0, "nothing is left behind");
+}
+
+#[test]
+fn a_turn_over_http_is_measured_and_every_message_is_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("a path in UTF-8");
+    for wire in ["chat", "anthropic", "responses"] {
+        let report = over_http(dir, wire);
+        let http = &report["http"];
+        assert_eq!(http["wire"], wire, "{http}");
+        let one = &http["one_run"];
+        let commits = one["commits_per_turn"].as_f64().expect("a count");
+        assert!((2.0..2.2).contains(&commits), "{one}");
+        let rows = http["history"].as_array().expect("a row for each");
+        let messages: Vec<_> = rows
+            .iter()
+            .filter_map(|row| row["messages"].as_u64())
+            .collect();
+        assert_eq!(messages, [10, 100]);
+        let bytes: Vec<f64> = rows
+            .iter()
+            .filter_map(|row| row["body_bytes_per_turn"].as_f64())
+            .collect();
+        // Forty-five turns lie between the two, each with its result.
+        assert!(bytes[1] - bytes[0] > 45.0 * 200.0, "{http}");
+        for part in ["crowd", "crowd_with_latency"] {
+            let rate = http[part]["turns_per_second"].as_f64();
+            assert!(rate > Some(0.0), "{http}");
+        }
+        assert_eq!(
+            http["crowd_with_latency"]["ideal_per_second"]
+                .as_f64()
+                .map(f64::round),
+            Some(36.0),
+            "four runs of ten turns in eleven waits"
+        );
+        assert_eq!(report.get("lives"), None, "only one part was wanted");
+    }
+    let left = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .count();
+    assert_eq!(left, 0, "nothing is left behind");
+}
+
+fn over_http(dir: &str, wire: &str) -> Value {
+    let output = longhaul(&[
+        "bench",
+        "turn",
+        "--only",
+        "http",
+        "--wire",
+        wire,
+        "--messages",
+        "100",
+        "--runs",
+        "4",
+        "--dir",
+        dir,
+        "--json",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
 }

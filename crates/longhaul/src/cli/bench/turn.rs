@@ -1,241 +1,201 @@
-//! `longhaul bench turn`: what a durable turn costs, how that grows with the
-//! run, and what a SIGKILL costs.
+//! `longhaul bench turn`: what a durable turn costs, in the engine and over HTTP,
+//! how that grows with the run, and what a SIGKILL costs.
 //!
-//! Never: a figure without the machine's own limit from the same run beside it.
+//! Never: a figure without its conditions.
 
 mod crash;
+mod crowd;
+mod engine;
+mod history;
+mod http;
+mod instructions;
 mod life;
+mod setting;
+mod source;
+mod stand_in;
+mod words;
+
+use std::path::Path;
 
 use anyhow::Context as _;
-use clap::Args;
-use longhaul_engine::clock::Stopwatch;
-use longhaul_store::bench::{BareAsk, Rate, Spans, bare, sync_spans};
-use serde_json::{Value, json};
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
 
-use crate::cli::bench::turn::crash::{Crashes, crash};
-use crate::cli::bench::turn::life::{Life, Lived, WARM_UP_TURNS};
+use crate::cli::bench::turn::crash::crash;
+use crate::cli::bench::turn::engine::Engine;
+use crate::cli::bench::turn::http::OverHttp;
+use crate::cli::bench::turn::instructions::Count;
+use crate::cli::bench::turn::source::{Source, Wire};
+use crate::cli::bench::turn::words::{build, cores};
 use crate::cli::{runtime, say};
 
-/// So many turns has each life.
-const TURNS: [u32; 4] = [50, 200, 1_000, 5_000];
+/// The length of a tool's result where none is said. Over HTTP every one of them
+/// is sent again with each turn, and the mock reads them all.
+const ENGINE_RESULT: u32 = 2_048;
+const HTTP_RESULT: u32 = 200;
 
-/// So many bare commits tell what one takes.
-const BARE_COMMITS: u64 = 500;
-
-/// CPU of a turn in a run of 50 turns, in microseconds.
-const CPU_US_TARGET: f64 = 300.0;
-
-/// Bytes stored for each byte that was said or given back.
-const BYTES_TARGET: f64 = 1.8;
-
-/// From the end of a process to the first fact of the next, in milliseconds.
-const RECOVERY_MS_TARGET: f64 = 200.0;
+/// A part of this bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Commits, CPU and bytes with a scripted model and no wire
+    Engine,
+    /// One run, a long history and a crowd over real HTTP
+    Http,
+    /// Workers that are killed
+    Crash,
+    /// The same as --instructions
+    Instructions,
+}
 
 /// What a turn costs.
 #[derive(Debug, Args)]
 pub(crate) struct Turn {
-    /// The length of each tool's result, in bytes
-    #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=8_000))]
-    result: u32,
+    /// The length of each tool's result, in bytes; unless it is said, 2048 in the engine and 200 over HTTP
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=8_000))]
+    result: Option<u32>,
     /// The longest life, in turns
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(50..=100_000))]
     turns: u32,
     /// How many times a worker is killed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     kills: u32,
+    /// Over HTTP, the longest history, in messages
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..=5_000))]
+    messages: u32,
+    /// Over HTTP, how many runs at once
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: u32,
+    /// The wire over which the mock is asked
+    #[arg(long, value_enum, default_value_t = Wire::Chat)]
+    wire: Wire,
+    /// Measure only these parts
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Also count instructions with valgrind, which takes a while
+    #[arg(long)]
+    instructions: bool,
     /// The folder in which to measure; its disk counts
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Live one life of so many turns over HTTP and nothing else, for callgrind
+    #[arg(long, hide = true, requires = "life_at")]
+    life_of: Option<u32>,
+    /// Where the mock of that life is
+    #[arg(long, hide = true, requires = "life_of")]
+    life_at: Option<String>,
 }
 
-/// Everything that was measured.
+/// What was measured: for people, and for machines.
+#[derive(Default)]
 struct Report {
-    syncs: Spans,
-    bare: Rate,
-    lives: Vec<Lived>,
-    crashes: Crashes,
+    lines: Vec<String>,
+    json: Map<String, Value>,
+}
+
+impl Report {
+    fn add(&mut self, lines: Vec<String>) {
+        if !self.lines.is_empty() {
+            self.lines.push(String::new());
+        }
+        self.lines.extend(lines);
+    }
+
+    /// Puts the fields of an object beside the others.
+    fn spread(&mut self, value: Value) {
+        if let Value::Object(fields) = value {
+            self.json.extend(fields);
+        }
+    }
 }
 
 impl Turn {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let folder = self.folder()?;
+        if let (Some(turns), Some(url)) = (self.life_of, self.life_at.clone()) {
+            let wire = self.wire;
+            return instructions::life(&Source::Wire { wire, url }, turns, folder.path());
+        }
+        if self.wants(Part::Instructions) {
+            instructions::check()?;
+        }
+        let report = self.measure(folder.path())?;
+        say::data(&match self.json {
+            true => Value::Object(report.json).to_string(),
+            false => report.lines.join("\n"),
+        })
+    }
+
+    fn folder(&self) -> anyhow::Result<TempDir> {
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new()
+        tempfile::Builder::new()
             .prefix("longhaul-bench-")
             .tempdir_in(&dir)
             .with_context(|| {
                 let dir = dir.display();
                 format!("`{dir}` can't be written to; name another folder with --dir")
-            })?;
-        let watch = Stopwatch::start();
-        self.talk("measuring the disk ...");
-        let syncs = sync_spans(folder.path(), 500, &|| watch.nanos())?;
-        let bare = bare(
-            &BareAsk {
-                file: folder.path().join("bare.db"),
-                runs: 1,
-                events: BARE_COMMITS,
-                body_bytes: 900,
-                per_commit: 1,
-            },
-            &|| watch.nanos(),
-        )?;
-        let mut lives = Vec::new();
-        for turns in TURNS.into_iter().filter(|turns| *turns <= self.turns) {
-            self.talk(&format!("living {turns} turns ..."));
-            let life = Life {
-                turns,
-                result_bytes: self.result as usize,
-            };
-            let file = folder.path().join(format!("turns-{turns}.db"));
-            lives.push(runtime::driving()?.block_on(life.live(&file))?);
-        }
-        self.talk(&format!("killing a worker {} times ...", self.kills));
-        let crashes = runtime::driving()?.block_on(crash(folder.path(), self.kills))?;
-        let report = Report {
-            syncs,
-            bare,
-            lives,
-            crashes,
-        };
-        say::data(&if self.json {
-            self.as_json(&report).to_string()
-        } else {
-            self.as_text(&report)
-        })
-    }
-
-    fn talk(&self, line: &str) {
-        if !self.json {
-            say::talk(line);
-        }
-    }
-
-    fn as_json(&self, report: &Report) -> Value {
-        let lives = report.lives.iter().map(|lived| {
-            json!({
-                "turns": lived.turns,
-                "commits_per_turn": lived.commits_per_turn(),
-                "cpu_us_per_turn": lived.cpu_us_per_turn(),
-                "wall_us_per_turn": lived.wall_us_per_turn(),
-                "stored_bytes_per_turn": lived.stored_per_turn(),
-                "said_bytes_per_turn": lived.said_per_turn(),
-                "stored_per_said": lived.stored_per_said(),
-                "recovery_fold_ms": lived.fold_ms,
             })
-        });
-        let crashes = &report.crashes;
-        json!({
-            "result_bytes": self.result,
-            "build": build(),
-            "cores": cores(),
-            "fdatasync_us": { "p50": us(report.syncs.percentile(50)), "p99": us(report.syncs.percentile(99)) },
-            "bare_commit_us": commit_us(report.bare),
-            "warm_up_turns": WARM_UP_TURNS,
-            "lives": lives.collect::<Vec<_>>(),
-            "kills": crashes.kills,
-            "runs_lost": crashes.lost,
-            "model_calls_repeated": crashes.repeated,
-            "results_repeated": crashes.results_repeated,
-            "recovery_ms": { "p50": crashes.percentile(50), "max": crashes.percentile(100) },
-        })
     }
 
-    fn as_text(&self, report: &Report) -> String {
-        let mut lines = vec![
-            format!(
-                "bench turn: scripted model without delay, one tool call a turn with {} bytes of result, \
-                 after {WARM_UP_TURNS} turns of warm-up, WAL, synchronous=FULL, {} cores, {}",
-                self.result,
-                cores(),
-                build()
-            ),
-            format!(
-                "write of 8 KiB + fdatasync    p50 {:.0} us   p99 {:.0} us",
-                us(report.syncs.percentile(50)),
-                us(report.syncs.percentile(99))
-            ),
-            format!("a commit of bare SQLite       mean {:.0} us", commit_us(report.bare)),
-            String::new(),
-            "turns  commits a turn  CPU us a turn  wall us a turn  bytes a turn  stored/said  fold after a crash".to_owned(),
-        ];
-        for lived in &report.lives {
-            lines.push(format!(
-                "{:>5}  {:>14.2}  {:>13.0}  {:>14.0}  {:>12.0}  {:>11.2}  {:>15.1} ms",
-                lived.turns,
-                lived.commits_per_turn(),
-                lived.cpu_us_per_turn(),
-                lived.wall_us_per_turn(),
-                lived.stored_per_turn(),
-                lived.stored_per_said(),
-                lived.fold_ms,
-            ));
+    fn wants(&self, part: Part) -> bool {
+        match part {
+            Part::Instructions => self.instructions || self.only.contains(&part),
+            Part::Engine | Part::Http | Part::Crash => {
+                self.only.is_empty() || self.only.contains(&part)
+            }
         }
-        lines.push(String::new());
-        lines.extend(verdicts(report));
-        let crashes = &report.crashes;
-        lines.push(format!(
-            "W7  {} kills: {} runs lost, {} model calls asked again, {} recorded results repeated; \
-             from the start of a new process to its first fact p50 {:.0} ms, max {:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
-            crashes.kills,
-            crashes.lost,
-            crashes.repeated,
-            crashes.results_repeated,
-            crashes.percentile(50),
-            crashes.percentile(100),
-            met(crashes.percentile(50) <= RECOVERY_MS_TARGET),
-        ));
-        lines.join("\n")
     }
-}
 
-fn verdicts(report: &Report) -> Vec<String> {
-    let (Some(first), Some(last)) = (report.lives.first(), report.lives.last()) else {
-        return Vec::new();
-    };
-    let growth = last.cpu_us_per_turn() / first.cpu_us_per_turn().max(1.0);
-    vec![
-        format!(
-            "W1  {:.0} us CPU a turn at {} turns with {:.2} commits a turn (target {CPU_US_TARGET:.0} us: {})",
-            first.cpu_us_per_turn(),
-            first.turns,
-            first.commits_per_turn(),
-            met(first.cpu_us_per_turn() <= CPU_US_TARGET),
-        ),
-        format!(
-            "W2  {:.2} bytes stored for a byte said at {} turns (target {BYTES_TARGET}: {}); \
-             CPU a turn at {} turns is {growth:.2} of that at {}",
-            last.stored_per_said(),
-            last.turns,
-            met(last.stored_per_said() <= BYTES_TARGET),
-            last.turns,
-            first.turns,
-        ),
-    ]
-}
-
-const fn met(is_met: bool) -> &'static str {
-    if is_met { "met" } else { "missed" }
-}
-
-fn commit_us(bare: Rate) -> f64 {
-    1e6 / bare.per_second().max(1.0)
-}
-
-fn us(nanos: u64) -> f64 {
-    nanos as f64 / 1_000.0
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-const fn build() -> &'static str {
-    if cfg!(debug_assertions) {
-        "debug build: not for comparing"
-    } else {
-        "release"
+    fn measure(&self, folder: &Path) -> anyhow::Result<Report> {
+        let talk = |line: &str| {
+            if !self.json {
+                say::talk(line);
+            }
+        };
+        let result = |usual: u32| self.result.unwrap_or(usual) as usize;
+        let mut report = Report::default();
+        report.json.insert("build".to_owned(), build().into());
+        report.json.insert("cores".to_owned(), cores().into());
+        if self.wants(Part::Engine) {
+            let engine = Engine {
+                turns: self.turns,
+                result_bytes: result(ENGINE_RESULT),
+                folder,
+            };
+            let figures = engine.measure(&talk)?;
+            report.add(figures.lines());
+            report.spread(figures.as_json());
+        }
+        if self.wants(Part::Crash) {
+            talk(&format!("killing a worker {} times ...", self.kills));
+            let crashes = runtime::driving()?.block_on(crash(folder, self.kills))?;
+            // It has no table, so it stands with the lines before it.
+            report.lines.push(crashes.line());
+            report.spread(crashes.as_json());
+        }
+        if self.wants(Part::Http) {
+            let over = OverHttp {
+                wire: self.wire,
+                messages: self.messages,
+                runs: self.runs,
+                result_bytes: result(HTTP_RESULT),
+                folder,
+            };
+            let figures = runtime::driving()?.block_on(over.measure(&talk))?;
+            report.add(figures.lines());
+            report.json.insert("http".to_owned(), figures.as_json());
+        }
+        if self.wants(Part::Instructions) {
+            let wire = self.wire;
+            let count = Count { wire, folder };
+            let counted = runtime::driving()?.block_on(count.count(&talk))?;
+            report.add(counted.lines());
+            let field = "instructions".to_owned();
+            report.json.insert(field, counted.as_json());
+        }
+        Ok(report)
     }
 }

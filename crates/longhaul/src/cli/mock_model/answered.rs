@@ -13,6 +13,7 @@ use hyper::header::HeaderValue;
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::mock::{Answer, Content, Ending};
+use serde_json::Value;
 
 /// A body that is there, or one that comes piece by piece.
 pub(crate) type Sent = Either<Full<Bytes>, StreamBody<Pieces>>;
@@ -38,9 +39,9 @@ pub(crate) async fn send(answer: Answer) -> Response<Sent> {
     response
 }
 
-/// It lives.
-pub(crate) fn live() -> Response<Sent> {
-    let mut response = Response::new(Either::Left(Full::from("{\"status\":\"ok\"}")));
+/// A word of the mock's own, which no provider would say.
+pub(crate) fn own(word: &Value) -> Response<Sent> {
+    let mut response = Response::new(Either::Left(Full::from(word.to_string())));
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert("content-type", kind);
     response

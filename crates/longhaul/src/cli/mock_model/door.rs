@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::cli::mock_model::counts::Counts;
 use crate::cli::mock_model::route;
 
 /// So many connections at once.
@@ -33,6 +34,7 @@ const BREATH: Millis = Millis(50);
 pub(crate) struct Door {
     listener: tokio::net::TcpListener,
     mock: Arc<Mock>,
+    counts: Arc<Counts>,
 }
 
 impl Door {
@@ -41,6 +43,7 @@ impl Door {
         Ok(Self {
             listener: tokio::net::TcpListener::from_std(listener)?,
             mock: Arc::new(mock),
+            counts: Arc::default(),
         })
     }
 
@@ -55,9 +58,9 @@ impl Door {
             };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let mock = Arc::clone(&self.mock);
+                    let (mock, counts) = (Arc::clone(&self.mock), Arc::clone(&self.counts));
                     crew.spawn(async move {
-                        connection(stream, &mock).await;
+                        connection(stream, &mock, &counts).await;
                         drop(seat);
                     });
                 }
@@ -72,10 +75,10 @@ impl Door {
     }
 }
 
-async fn connection(stream: TcpStream, mock: &Mock) {
+async fn connection(stream: TcpStream, mock: &Mock, counts: &Counts) {
     // Small events should leave at once.
     _ = stream.set_nodelay(true);
-    let service = service_fn(|request| route::answer(mock, request));
+    let service = service_fn(|request| route::answer(mock, counts, request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT)

@@ -5,6 +5,7 @@
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
@@ -12,7 +13,10 @@ use longhaul_model::mock::{
     Answer, Asked, BODY_BYTES_MAX, Dialect, FAULT_HEADER, Mock, TURN_HEADER,
 };
 
-use crate::cli::mock_model::answered::{Sent, live, send};
+use serde_json::json;
+
+use crate::cli::mock_model::answered::{Sent, own, send};
+use crate::cli::mock_model::counts::Counts;
 
 /// What is taken of a body that is too long, so that its sender is still there
 /// to be told.
@@ -24,11 +28,13 @@ enum Place {
     Ask(Dialect),
     Models,
     Live,
+    Stats,
 }
 
 /// Answers one request.
 pub(crate) async fn answer(
     mock: &Mock,
+    counts: &Counts,
     request: Request<Incoming>,
 ) -> Result<Response<Sent>, hyper::Error> {
     let path = request.uri().path();
@@ -39,7 +45,7 @@ pub(crate) async fn answer(
     };
     let method = match place {
         Place::Ask(_) => Method::POST,
-        Place::Models | Place::Live => Method::GET,
+        Place::Models | Place::Live | Place::Stats => Method::GET,
     };
     if *request.method() != method {
         let dialect = dialect_of(path, request.headers());
@@ -48,12 +54,18 @@ pub(crate) async fn answer(
         return Ok(send(answer).await);
     }
     match place {
-        Place::Live => Ok(live()),
+        Place::Live => Ok(own(&json!({ "status": "ok" }))),
+        Place::Stats => Ok(own(&counts.shown())),
         Place::Models => {
             let answer = mock.models(dialect_of(path, request.headers()));
             Ok(send(answer).await)
         }
-        Place::Ask(dialect) => Ok(send(ask(mock, dialect, request).await?).await),
+        Place::Ask(dialect) => {
+            let (head, body) = request.into_parts();
+            let body = read(body).await?;
+            counts.add(body.as_ref().map_or(0, Bytes::len));
+            Ok(send(ask(mock, dialect, (&head, body))).await)
+        }
     }
 }
 
@@ -64,6 +76,7 @@ fn place(path: &str) -> Option<Place> {
         "/v1/chat/completions" | "/chat/completions" => Some(Place::Ask(Dialect::Chat)),
         "/v1/models" | "/models" => Some(Place::Models),
         "/livez" => Some(Place::Live),
+        "/stats" => Some(Place::Stats),
         _ => None,
     }
 }
@@ -72,7 +85,7 @@ fn place(path: &str) -> Option<Place> {
 fn dialect_of(path: &str, headers: &HeaderMap) -> Dialect {
     match place(path) {
         Some(Place::Ask(dialect)) => dialect,
-        Some(Place::Models | Place::Live) | None => {
+        Some(Place::Models | Place::Live | Place::Stats) | None => {
             match headers.contains_key("anthropic-version") {
                 true => Dialect::Messages,
                 false => Dialect::Chat,
@@ -81,30 +94,25 @@ fn dialect_of(path: &str, headers: &HeaderMap) -> Dialect {
     }
 }
 
-async fn ask(
-    mock: &Mock,
-    dialect: Dialect,
-    request: Request<Incoming>,
-) -> Result<Answer, hyper::Error> {
-    let (head, body) = request.into_parts();
-    let Some(body) = read(body).await? else {
+fn ask(mock: &Mock, dialect: Dialect, (head, body): (&Parts, Option<Bytes>)) -> Answer {
+    let Some(body) = body else {
         let words = format!("a request has at most {BODY_BYTES_MAX} bytes");
         let mut answer = mock.refuse(dialect, 413, &words);
         answer.headers.push(("connection", "close".to_owned()));
-        return Ok(answer);
+        return answer;
     };
     // What is no text can't be what is meant, and is refused as such.
     let header = |name| {
         let value = head.headers.get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
-    Ok(mock.answer(&Asked {
+    mock.answer(&Asked {
         dialect,
         turn: header(TURN_HEADER),
         fault: header(FAULT_HEADER),
         body: &body,
         now: SystemClock.now(),
-    }))
+    })
 }
 
 /// The whole body; none: it is longer than a request may be.

@@ -15,28 +15,57 @@ use longhaul_core::port::store::{ReadAsk, Store};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_store::{Options, Role, SqliteStore, open};
+use serde_json::{Value, json};
 
+use crate::cli::bench::turn::words::met;
 use crate::cli::demo::worker::WorkerProcess;
 
 /// What the crashes came to.
 #[derive(Debug, Default)]
 pub(crate) struct Crashes {
-    pub(crate) kills: u32,
-    pub(crate) lost: usize,
-    pub(crate) repeated: usize,
-    pub(crate) results_repeated: usize,
+    kills: u32,
+    lost: usize,
+    repeated: usize,
+    results_repeated: usize,
     recovery_ms: Vec<f64>,
 }
 
 impl Crashes {
     /// The recovery of which so many percent were no slower.
-    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+    fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.recovery_ms.clone();
         sorted.sort_by(f64::total_cmp);
         let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
         sorted.get(place).copied().unwrap_or_default()
     }
+
+    pub(crate) fn as_json(&self) -> Value {
+        json!({
+            "kills": self.kills,
+            "runs_lost": self.lost,
+            "model_calls_repeated": self.repeated,
+            "results_repeated": self.results_repeated,
+            "recovery_ms": { "p50": self.percentile(50), "max": self.percentile(100) },
+        })
+    }
+
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "W7  {} kills: {} runs lost, {} model calls asked again, {} recorded results repeated; \
+             from the start of a new process to its first fact p50 {:.0} ms, max {:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
+            self.kills,
+            self.lost,
+            self.repeated,
+            self.results_repeated,
+            self.percentile(50),
+            self.percentile(100),
+            met(self.percentile(50) <= RECOVERY_MS_TARGET),
+        )
+    }
 }
+
+/// From the end of a process to the first fact of the next, in milliseconds.
+const RECOVERY_MS_TARGET: f64 = 200.0;
 
 /// So long does a worker live after its first fact.
 const LIVES: Millis = Millis(60);
