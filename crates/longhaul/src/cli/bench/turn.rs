@@ -5,6 +5,7 @@
 
 mod crash;
 mod crowd;
+mod disk;
 mod engine;
 mod history;
 mod http;
@@ -19,13 +20,15 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::cli::bench::turn::crash::crash;
+use crate::cli::bench::turn::disk::Disk;
 use crate::cli::bench::turn::engine::Engine;
 use crate::cli::bench::turn::http::OverHttp;
 use crate::cli::bench::turn::instructions::Count;
+use crate::cli::bench::turn::life::WARM_UP_TURNS;
 use crate::cli::bench::turn::source::{Source, Wire};
 use crate::cli::bench::turn::words::{build, cores};
 use crate::cli::{runtime, say};
@@ -90,17 +93,34 @@ pub(crate) struct Turn {
 }
 
 /// What was measured: for people, and for machines.
-#[derive(Default)]
 struct Report {
     lines: Vec<String>,
     json: Map<String, Value>,
 }
 
 impl Report {
+    /// The conditions, which hold for every part.
+    fn begin(disk: &Disk) -> Self {
+        let (cores, build) = (cores(), build());
+        let conditions = format!(
+            "bench turn: {cores} cores, {build}, WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up"
+        );
+        let mut report = Self {
+            lines: vec![conditions],
+            json: Map::new(),
+        };
+        report.lines.extend(disk.lines());
+        report.spread(json!({
+            "build": build,
+            "cores": cores,
+            "warm_up_turns": WARM_UP_TURNS,
+        }));
+        report.spread(disk.as_json());
+        report
+    }
+
     fn add(&mut self, lines: Vec<String>) {
-        if !self.lines.is_empty() {
-            self.lines.push(String::new());
-        }
+        self.lines.push(String::new());
         self.lines.extend(lines);
     }
 
@@ -156,9 +176,8 @@ impl Turn {
             }
         };
         let result = |usual: u32| self.result.unwrap_or(usual) as usize;
-        let mut report = Report::default();
-        report.json.insert("build".to_owned(), build().into());
-        report.json.insert("cores".to_owned(), cores().into());
+        talk("measuring the disk ...");
+        let mut report = Report::begin(&Disk::measure(folder)?);
         if self.wants(Part::Engine) {
             let engine = Engine {
                 turns: self.turns,
@@ -172,8 +191,7 @@ impl Turn {
         if self.wants(Part::Crash) {
             talk(&format!("killing a worker {} times ...", self.kills));
             let crashes = runtime::driving()?.block_on(crash(folder, self.kills))?;
-            // It has no table, so it stands with the lines before it.
-            report.lines.push(crashes.line());
+            report.add(vec![crashes.line()]);
             report.spread(crashes.as_json());
         }
         if self.wants(Part::Http) {

@@ -82,3 +82,23 @@ fn scripts_are_listed_for_either_provider() {
     let (kind, same) = listed(&[("anthropic-version", "2023-06-01")]);
     assert_eq!((kind, same), (Value::Null, names));
 }
+
+#[test]
+fn questions_and_their_bytes_are_counted() {
+    let project = project();
+    let served = start(&project, &[]);
+    let counted = || served.ask("GET /stats", &[], "").json();
+    assert_eq!(counted()["questions"], 0);
+    let body = question("look", false).to_string();
+    for path in ["/v1/messages", "/v1/responses", "/v1/chat/completions"] {
+        let answer = served.ask(&format!("POST {path}"), &[], &body);
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    // One that is refused was a question too; a list is none.
+    assert_eq!(served.ask("POST /v1/messages", &[], "{").status, 400);
+    assert_eq!(served.ask("GET /v1/models", &[], "").status, 200);
+    let counted = counted();
+    assert_eq!(counted["questions"], 4, "{counted}");
+    assert_eq!(counted["body_bytes"], 3 * body.len() + 1, "{counted}");
+    assert!(counted["cpu_us"].as_u64() > Some(0), "{counted}");
+}

@@ -1,23 +1,18 @@
 //! The turn without a wire: the engine and the store, with a scripted model.
 //!
-//! Never: a figure without the machine's own limit from the same run beside it.
+//! Never: a network, or another process.
 
 use std::path::Path;
 
-use longhaul_engine::clock::Stopwatch;
-use longhaul_store::bench::{BareAsk, Rate, Spans, bare, sync_spans};
 use serde_json::{Value, json};
 
-use crate::cli::bench::turn::life::{Life, Lived, WARM_UP_TURNS};
+use crate::cli::bench::turn::life::{Life, Lived};
 use crate::cli::bench::turn::source::Source;
-use crate::cli::bench::turn::words::{build, cores, met};
+use crate::cli::bench::turn::words::met;
 use crate::cli::runtime;
 
 /// So many turns has each life.
 const TURNS: [u32; 4] = [50, 200, 1_000, 5_000];
-
-/// So many bare commits tell what one takes.
-const BARE_COMMITS: u64 = 500;
 
 /// CPU of a turn in a run of 50 turns, in microseconds.
 const CPU_US_TARGET: f64 = 300.0;
@@ -36,27 +31,12 @@ pub(crate) struct Engine<'a> {
 /// What came of it.
 pub(crate) struct Figures {
     result_bytes: usize,
-    syncs: Spans,
-    bare: Rate,
     lives: Vec<Lived>,
 }
 
 impl Engine<'_> {
     /// Measures everything, one after another, and says what comes next.
     pub(crate) fn measure(&self, talk: &dyn Fn(&str)) -> anyhow::Result<Figures> {
-        let watch = Stopwatch::start();
-        talk("measuring the disk ...");
-        let syncs = sync_spans(self.folder, 500, &|| watch.nanos())?;
-        let bare = bare(
-            &BareAsk {
-                file: self.folder.join("bare.db"),
-                runs: 1,
-                events: BARE_COMMITS,
-                body_bytes: 900,
-                per_commit: 1,
-            },
-            &|| watch.nanos(),
-        )?;
         let mut lives = Vec::new();
         for turns in TURNS.into_iter().filter(|turns| *turns <= self.turns) {
             talk(&format!("living {turns} turns ..."));
@@ -70,8 +50,6 @@ impl Engine<'_> {
         }
         Ok(Figures {
             result_bytes: self.result_bytes,
-            syncs,
-            bare,
             lives,
         })
     }
@@ -93,9 +71,6 @@ impl Figures {
         });
         json!({
             "result_bytes": self.result_bytes,
-            "fdatasync_us": { "p50": us(self.syncs.percentile(50)), "p99": us(self.syncs.percentile(99)) },
-            "bare_commit_us": commit_us(self.bare),
-            "warm_up_turns": WARM_UP_TURNS,
             "lives": lives.collect::<Vec<_>>(),
         })
     }
@@ -103,18 +78,9 @@ impl Figures {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!(
-                "bench turn: scripted model without delay, one tool call a turn with {} bytes of result, \
-                 after {WARM_UP_TURNS} turns of warm-up, WAL, synchronous=FULL, {} cores, {}",
+                "in the engine: scripted model without delay, one tool call a turn with {} bytes of result",
                 self.result_bytes,
-                cores(),
-                build()
             ),
-            format!(
-                "write of 8 KiB + fdatasync    p50 {:.0} us   p99 {:.0} us",
-                us(self.syncs.percentile(50)),
-                us(self.syncs.percentile(99))
-            ),
-            format!("a commit of bare SQLite       mean {:.0} us", commit_us(self.bare)),
             String::new(),
             "turns  commits a turn  CPU us a turn  wall us a turn  bytes a turn  stored/said  fold after a crash".to_owned(),
         ];
@@ -159,12 +125,4 @@ impl Figures {
             ),
         ]
     }
-}
-
-fn commit_us(bare: Rate) -> f64 {
-    1e6 / bare.per_second().max(1.0)
-}
-
-fn us(nanos: u64) -> f64 {
-    nanos as f64 / 1_000.0
 }

@@ -239,10 +239,13 @@ impl Instructions {
             ));
         }
         lines.push(String::new());
+        let verdict = match cfg!(debug_assertions) {
+            true => "only a release build is judged",
+            false => met(self.per_byte() <= TARGET),
+        };
         lines.push(format!(
-            "W2  {:.2} instructions for each byte that a request has more (target {TARGET}: {})",
+            "W2  {:.2} instructions for each byte that a request has more (target {TARGET}: {verdict})",
             self.per_byte(),
-            met(self.per_byte() <= TARGET),
         ));
         lines
     }
