@@ -10,8 +10,6 @@ use serde_json::Value;
 
 use crate::blame::Blame;
 use crate::http::Http;
-use crate::http::answer::Answer;
-use crate::http::trouble::Trouble;
 use crate::key::ApiKey;
 
 /// The longest list that is read. OpenRouter's is the longest there is, with a
@@ -71,20 +69,9 @@ pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failu
         let body = answer.beginning().await;
         return Err(blame.refused(status, &headers, &body));
     }
-    let body = read(&mut answer).await;
+    let body = answer.at_most(BYTES_MAX).whole().await;
     let body = body.map_err(|trouble| blame.lost(&trouble, Some(&headers)))?;
     names(&body).ok_or_else(|| blame.strange(&headers, "it is no list of models", &body))
-}
-
-async fn read(answer: &mut Answer) -> Result<Vec<u8>, Trouble> {
-    let mut body = Vec::new();
-    while let Some(piece) = answer.next().await? {
-        if body.len() + piece.len() > BYTES_MAX {
-            return Err(Trouble::TooLong(BYTES_MAX));
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
 }
 
 /// The names in a list; none: it is none.

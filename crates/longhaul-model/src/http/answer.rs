@@ -2,6 +2,8 @@
 //!
 //! Never: longer than the limit, and never waited for without an end.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -11,6 +13,9 @@ use crate::http::trouble::Trouble;
 
 /// So much of an answer that says no is read; the rest is dropped with its connection.
 const NO_BYTES_MAX: usize = 64 * 1024;
+
+/// So long an answer that says no is read in all: nobody waits for a no that drips.
+const NO_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What is surely no stream of events.
 const NO_STREAMS: &[&str] = &["application/json", "text/html"];
@@ -67,25 +72,41 @@ impl Answer {
         }
     }
 
-    /// All of it.
+    /// All of it, in the time that a stream has for something of the reply.
     pub(crate) async fn whole(&mut self) -> Result<Vec<u8>, Trouble> {
-        let mut body = Vec::new();
-        while let Some(piece) = self.next().await? {
-            body.extend_from_slice(&piece);
-        }
-        Ok(body)
+        let stall = self.limits.stall;
+        let all = async {
+            let mut body = Vec::new();
+            while let Some(piece) = self.next().await? {
+                body.extend_from_slice(&piece);
+            }
+            Ok(body)
+        };
+        let all = tokio::time::timeout(stall, all).await;
+        all.map_err(|_| Trouble::Stall(stall))?
     }
 
-    /// The beginning of an answer that says no, as far as it comes: what is
+    /// The beginning of an answer that says no, as far as it comes soon: what is
     /// missing of it is no trouble of its own.
     pub(crate) async fn beginning(&mut self) -> Vec<u8> {
+        let wait = self.limits.stall.min(NO_WAIT_MAX);
         let mut body = Vec::new();
-        while body.len() < NO_BYTES_MAX
-            && let Ok(Some(piece)) = self.next().await
-        {
-            body.extend_from_slice(&piece);
-        }
+        let some = async {
+            while body.len() < NO_BYTES_MAX
+                && let Ok(Some(piece)) = self.next().await
+            {
+                body.extend_from_slice(&piece);
+            }
+        };
+        // What has come when the time is up is what was said.
+        _ = tokio::time::timeout(wait, some).await;
         body.truncate(NO_BYTES_MAX);
         body
+    }
+
+    /// The same answer, of which so much is read at most.
+    pub(crate) fn at_most(mut self, bytes: usize) -> Self {
+        self.limits.bytes = self.limits.bytes.min(bytes);
+        self
     }
 }

@@ -1,7 +1,7 @@
 //! How long an exchange may take and how long an answer may be.
 //!
-//! Never: a limit on the whole time. A model may think for as long as it shows
-//! signs of life.
+//! Never: a limit on the whole time of a stream. A model may speak for as long as
+//! it says something.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub struct Limits {
     pub first_byte: Duration,
     /// Between two pieces of a body.
     pub idle: Duration,
-    /// For something of the reply when only signs of life come.
+    /// For something of the reply when only signs of life come, and for all of an
+    /// answer that is no stream.
     pub stall: Duration,
     /// The longest answer.
     pub bytes: usize,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::port::model::Ear;
@@ -20,6 +21,9 @@ pub(crate) enum Act {
     Wait(Arc<Notify>),
     /// Sends these bytes until nobody reads them.
     Forever(Vec<u8>),
+    /// Sends these bytes over and over, each time after this time, until nobody
+    /// reads them.
+    Drip(Vec<u8>, Duration),
     /// Closes the connection.
     Close,
     /// Breaks it.
@@ -123,6 +127,13 @@ async fn serve(
                 Act::Forever(bytes) => loop {
                     stream.write_all(&bytes).await?;
                 },
+                Act::Drip(bytes, every) => {
+                    let mut ticks = tokio::time::interval(every);
+                    loop {
+                        ticks.tick().await;
+                        stream.write_all(&bytes).await?;
+                    }
+                }
                 Act::Close => return stream.shutdown().await,
                 Act::Reset => return stream.set_zero_linger(),
             }

@@ -21,6 +21,7 @@ async fn ask(
         connect: Duration::from_secs(5),
         first_byte: Duration::from_secs(5),
         idle: Duration::from_secs(5),
+        stall: Duration::from_secs(2),
         ..Limits::default()
     };
     let http = Http::new(base, limits).unwrap();
@@ -124,6 +125,14 @@ async fn what_goes_wrong_is_told_apart_and_never_with_the_key() {
             ],
             FailureClass::Server,
             "longer than 4194304 bytes",
+        ),
+        (
+            vec![
+                Act::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec()),
+                Act::Drip(b" ".to_vec(), Duration::from_millis(5)),
+            ],
+            FailureClass::Timeout,
+            "nothing but signs of life",
         ),
     ] {
         let server = Server::new(vec![plan]).await;

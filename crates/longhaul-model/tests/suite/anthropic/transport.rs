@@ -170,6 +170,40 @@ async fn every_wait_has_an_end() {
 }
 
 #[tokio::test]
+async fn an_answer_that_drips_has_an_end_too() {
+    let head = |status: &str| {
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+    };
+    let drip = || Act::Drip(chunk(b" "), Duration::from_millis(5));
+    let half = chunk(br#"{"type":"message","content":[ "#);
+    let server = Server::new(vec![
+        vec![send(head("200 OK")), drip()],
+        vec![send([head("200 OK").as_bytes(), &half].concat()), drip()],
+        vec![
+            send([head("500 No").as_bytes(), &chunk(b"hal")].concat()),
+            drip(),
+        ],
+        vec![send(head("429 No")), drip()],
+    ])
+    .await;
+    let stalled = Limits {
+        stall: Duration::from_millis(60),
+        ..limits()
+    };
+    for wanted in [
+        "!timeout: anthropic: nothing but signs of life for 60 ms",
+        "!timeout: anthropic: nothing but signs of life for 60 ms",
+        "!server: anthropic answered 500: hal",
+        "!rate_limit: anthropic answered 429: it says nothing more",
+    ] {
+        let (answered, _) = answer(&server, &at(&server.base(), stalled), &hello()).await;
+        assert_eq!(lines(&answered), wanted);
+    }
+}
+
+#[tokio::test]
 async fn words_are_heard_as_they_come() {
     let sign = Arc::new(Notify::new());
     let middle = RECORDED.find("now 🙂").unwrap();
