@@ -1,7 +1,7 @@
 //! A model behind a wire: what all wires have in common.
 //!
-//! Never: asks twice, sends what the user did not set, or serialises a message
-//! that it has sent before.
+//! Never: asks again when it failed, sends what the user did not set, or serialises
+//! a message that it has sent before.
 
 use std::fmt;
 use std::sync::Arc;

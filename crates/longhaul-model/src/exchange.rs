@@ -1,6 +1,6 @@
 //! One exchange with a provider: the question goes out, the codec hears the answer.
 //!
-//! Never: knows what a provider's JSON means, and never asks twice.
+//! Never: knows what a provider's JSON means, or asks again when it failed.
 
 use std::sync::Arc;
 

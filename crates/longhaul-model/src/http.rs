@@ -1,21 +1,21 @@
 //! The way to a provider's server: sends one question, hands over what comes back.
 //!
-//! Never: follows a redirect, waits without an end, reads without one, or sends
-//! a question twice when anything came back for it.
+//! Never: follows a redirect, waits without an end, reads without one, or sends a
+//! question twice, but for one case: it went out on a connection that had been used
+//! before, and that was closed before anything came back.
 
 pub(crate) mod answer;
 mod client;
 mod limits;
+mod made;
 pub(crate) mod trouble;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 
 use crate::http::answer::Answer;
+use crate::http::made::Made;
 
 pub use crate::http::limits::Limits;
 pub use crate::http::trouble::Trouble;
@@ -26,19 +26,19 @@ pub struct Http {
     client: Client,
     base: Url,
     limits: Limits,
-    /// It has answered before, so a connection may lie in the pool.
-    answered: Arc<AtomicBool>,
+    made: Made,
 }
 
 impl Http {
     /// The way to the server at this address, such as `https://api.anthropic.com`.
     pub fn new(base: &str, limits: Limits) -> Result<Self, Trouble> {
         let base = client::address(base)?;
+        let made = Made::default();
         Ok(Self {
-            client: client::client(&base, limits.connect)?,
+            client: client::client(&base, limits.connect, &made)?,
             base,
             limits,
-            answered: Arc::new(AtomicBool::new(false)),
+            made,
         })
     }
 
@@ -76,21 +76,23 @@ impl Http {
     }
 
     /// Sends a question. A server may close a connection of the pool in the
-    /// moment we take it; then, with nothing received, it is sent once more.
+    /// moment we take it; then, with nothing received, it is sent once more. It
+    /// was of the pool when none was made meanwhile. One that was made for somebody
+    /// else hides that, and the failure is an ordinary one.
     pub(crate) async fn post(
         &self,
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Answer, Trouble> {
-        let may_be_stale = self.answered.load(Ordering::Relaxed);
+        let before = self.made.so_far();
         let sent = self.send(url, headers, body.clone()).await;
-        let answer = match sent {
-            Err(Trouble::Closed(_)) if may_be_stale => self.send(url, headers, body).await,
+        match sent {
+            Err(Trouble::Closed(_)) if self.made.so_far() == before => {
+                self.send(url, headers, body).await
+            }
             Ok(_) | Err(_) => sent,
-        }?;
-        self.answered.store(true, Ordering::Relaxed);
-        Ok(answer)
+        }
     }
 
     async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Answer, Trouble> {

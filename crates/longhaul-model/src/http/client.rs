@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Url};
 
+use crate::http::made::Made;
 use crate::http::trouble::{Trouble, cause};
 
 /// A connection that nobody used for so long is closed: most servers close
@@ -31,7 +32,8 @@ pub(super) fn address(base: &str) -> Result<Url, Trouble> {
     Ok(url)
 }
 
-pub(super) fn client(base: &Url, connect: Duration) -> Result<Client, Trouble> {
+/// A client whose connections are counted.
+pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Client, Trouble> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // An error says that there is one already, which is as good.
@@ -42,7 +44,8 @@ pub(super) fn client(base: &Url, connect: Duration) -> Result<Client, Trouble> {
         .redirect(reqwest::redirect::Policy::none())
         .pool_idle_timeout(POOL_IDLE)
         .tcp_nodelay(true)
-        .connect_timeout(connect);
+        .connect_timeout(connect)
+        .connector_layer(made.clone());
     let client = match is_near(base) {
         true => client.no_proxy(),
         false => client,

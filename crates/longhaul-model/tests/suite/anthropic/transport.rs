@@ -36,7 +36,46 @@ async fn a_closed_connection_of_the_pool_is_tried_once_more() {
             let (answered, _) = answer(&server, &model, &hello()).await;
             assert_eq!(class(&answered), "ok", "{}", lines(&answered));
         }
-        assert_eq!(server.seen().len(), 3);
+        assert_eq!((server.seen().len(), server.connections()), (3, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_after_a_good_one_is_tried_only_once() {
+    let good = String::from_utf8([STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat());
+    let good = good
+        .unwrap()
+        .replace("\r\nrequest-id", "\r\nconnection: close\r\nrequest-id");
+    let good = vec![send(good), send("0\r\n\r\n"), Act::Close];
+    for end in [Act::Close, Act::Reset] {
+        let plans = vec![
+            good.clone(),
+            vec![end.clone()],
+            vec![end.clone()],
+            vec![end],
+        ];
+        let server = Server::new(plans).await;
+        let model = model(&server);
+        for (place, wanted) in ["ok", "network", "network", "network"].iter().enumerate() {
+            let (answered, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(class(&answered), *wanted, "{}", lines(&answered));
+            let count = place + 1;
+            assert_eq!((server.seen().len(), server.connections()), (count, count));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_old_connection_is_given_up_for_one_new_one_and_no_more() {
+    for end in [Act::Close, Act::Reset] {
+        let whole = streamed(RECORDED.as_bytes());
+        let server = Server::new(vec![whole, vec![end.clone()], vec![end]]).await;
+        let model = model(&server);
+        for wanted in ["ok", "network"] {
+            let (answered, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+        }
+        assert_eq!((server.seen().len(), server.connections()), (3, 2));
     }
 }
 
