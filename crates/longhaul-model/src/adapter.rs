@@ -21,6 +21,7 @@ use crate::guess::Guess;
 use crate::http::Http;
 use crate::kept::{Kept, Weighs};
 use crate::pictures::Pictures;
+use crate::secrets::Secrets;
 use crate::settings::{BadSettings, Login, Settings};
 use crate::spell;
 use crate::table::{self, Row};
@@ -129,7 +130,7 @@ impl<W: Wire> Adapter<W> {
             provider: settings.provider,
             http,
             headers,
-            key: settings.key,
+            secrets: Secrets::new(settings.key.as_ref(), &settings.headers),
             clock,
         };
         Ok(Self {

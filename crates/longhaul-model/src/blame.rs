@@ -1,6 +1,6 @@
 //! Makes a failure out of whatever went wrong between us and a provider.
 //!
-//! Never: the key in its words, or more of a stranger's text than people read.
+//! Never: a secret in its words, or more of a stranger's text than people read.
 
 mod class;
 mod said;
@@ -12,7 +12,7 @@ use reqwest::header::HeaderMap;
 
 use crate::blame::said::Said;
 use crate::http::trouble::Trouble;
-use crate::key::ApiKey;
+use crate::secrets::Secrets;
 
 /// So many letters of a failure are kept for people.
 const LETTERS_MAX: usize = 500;
@@ -29,7 +29,7 @@ const REQUEST_IDS: &[&str] = &["request-id", "x-request-id", "cf-ray"];
 #[derive(Debug)]
 pub(crate) struct Blame<'a> {
     pub(crate) provider: &'a str,
-    pub(crate) key: Option<&'a ApiKey>,
+    pub(crate) secrets: &'a Secrets,
     pub(crate) now: Timestamp,
 }
 
@@ -110,17 +110,14 @@ impl Blame<'_> {
         }
     }
 
-    /// A text for people: on one line, short, and without the key. The key goes
-    /// before the cut: half a key is a secret too.
+    /// A text for people: on one line, short, and without secrets. They go before
+    /// the cut: half a key is a secret too.
     fn words(&self, text: &str) -> String {
+        let text = self.secrets.hide(text.to_owned());
         let text: String = text
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect();
-        let text = match self.key {
-            Some(key) => key.hide(text),
-            None => text,
-        };
         let text = text.trim();
         match text.char_indices().nth(LETTERS_MAX) {
             None => text.to_owned(),

@@ -16,7 +16,7 @@ use crate::blame::Blame;
 use crate::http::Http;
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
-use crate::key::ApiKey;
+use crate::secrets::Secrets;
 use crate::sse::{Event, Events};
 
 /// Somebody who puts a reply together from what a provider sends.
@@ -64,7 +64,7 @@ pub(crate) struct Line {
     pub(crate) http: Http,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    pub(crate) key: Option<ApiKey>,
+    pub(crate) secrets: Secrets,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -138,7 +138,7 @@ impl Line {
     fn blame(&self) -> Blame<'_> {
         Blame {
             provider: &self.provider,
-            key: self.key.as_ref(),
+            secrets: &self.secrets,
             now: self.clock.now(),
         }
     }

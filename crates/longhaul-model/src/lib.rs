@@ -23,6 +23,7 @@ pub mod prices;
 pub mod responses;
 pub mod roll;
 pub mod scripted;
+mod secrets;
 pub mod settings;
 mod spell;
 mod sse;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::blame::Blame;
 use crate::http::Http;
 use crate::key::ApiKey;
+use crate::secrets::Secrets;
 
 /// The longest list that is read. OpenRouter's is the longest there is, with a
 /// megabyte of descriptions.
@@ -48,9 +49,10 @@ pub struct Asker<'a> {
 
 /// The names of a server's models, in its order.
 pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failure> {
+    let secrets = Secrets::new(asker.key, asker.headers);
     let blame = Blame {
         provider: asker.provider,
-        key: asker.key,
+        secrets: &secrets,
         now: asker.now,
     };
     let url = match asker.manner {

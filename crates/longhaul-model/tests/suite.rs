@@ -11,6 +11,7 @@ mod suite {
     mod responses;
     mod roll;
     mod scripted;
+    mod secrets;
     mod spec;
     mod words;
 }

@@ -4,11 +4,7 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-
-/// So short a text is in every other text by chance, and is not looked for.
-const HIDDEN_FROM: usize = 6;
+use crate::secrets::{HIDDEN_FROM, spellings};
 
 /// Secrets by the names that stand in their place.
 #[derive(Clone, Default)]
@@ -90,29 +86,4 @@ impl fmt::Debug for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mask({} spellings)", self.0.len())
     }
-}
-
-fn spellings(value: &str) -> Vec<String> {
-    let json = serde_json::Value::from(value).to_string();
-    let json = json.trim_matches('"').to_owned();
-    // Inside a text of JSON that is itself a text of JSON, as arguments are.
-    let twice = serde_json::Value::from(json.as_str()).to_string();
-    let twice = twice.trim_matches('"').to_owned();
-    let encoded: String = value
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect();
-    vec![
-        value.to_owned(),
-        json,
-        twice,
-        STANDARD_NO_PAD.encode(value),
-        URL_SAFE_NO_PAD.encode(value),
-        encoded,
-    ]
 }
