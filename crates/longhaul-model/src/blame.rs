@@ -34,9 +34,9 @@ pub(crate) struct Blame<'a> {
 }
 
 impl Blame<'_> {
-    /// An answer whose status says no.
+    /// An answer whose status says no, as far as its body came.
     pub(crate) fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        let said = Said::read(body);
+        let said = Said::read(self.secrets.mend(body));
         let words = match redirect(status, headers) {
             Some(there) => format!("{there}. {}", said.words),
             None => said.words.clone(),
@@ -69,7 +69,7 @@ impl Blame<'_> {
     /// An answer that came whole and is no reply, such as a proxy's page.
     pub(crate) fn strange(&self, headers: &HeaderMap, what: &str, body: &[u8]) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES)];
-        let said = Said::read(body).words;
+        let said = Said::read(self.secrets.mend(body)).words;
         self.nonsense(headers, &format!("{what}; it says: {said}"))
     }
 

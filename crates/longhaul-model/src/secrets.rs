@@ -57,6 +57,22 @@ impl Secrets {
             }
         })
     }
+
+    /// What was cut off anywhere, without the half of a secret that may be left at
+    /// its end: nobody would know it again.
+    pub(crate) fn mend<'a>(&self, cut: &'a [u8]) -> &'a [u8] {
+        let torn = self.0.iter().filter_map(|(spelled, _)| {
+            let longest = spelled.len().min(cut.len());
+            let mut halves = (HIDDEN_FROM..=longest).rev();
+            let half = halves.find(|half| cut.ends_with(&spelled.as_bytes()[..*half]))?;
+            Some((half, half == spelled.len()))
+        });
+        match torn.max() {
+            Some((half, false)) => &cut[..cut.len() - half],
+            // A whole one is found like any other.
+            Some((_, true)) | None => cut,
+        }
+    }
 }
 
 impl fmt::Debug for Secrets {
@@ -155,6 +171,26 @@ mod tests {
                     assert!(hidden.len() < 20, "{text}: {hidden}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn half_a_secret_at_the_end_is_dropped() {
+        for (cut, kept) in [
+            ("bad sk-a/b", "bad "),
+            ("bad sk-a/b+c=very \"secret", "bad "),
+            (
+                "bad sk-a/b+c=very \"secret\"",
+                "bad sk-a/b+c=very \"secret\"",
+            ),
+            ("bad sk-a/", "bad sk-a/"),
+            ("sk-a/b or not", "sk-a/b or not"),
+            ("bad by-hand-", "bad "),
+            ("bad Bearer by-hand-", "bad "),
+            ("", ""),
+        ] {
+            let mended = secrets().mend(cut.as_bytes()).to_vec();
+            assert_eq!(String::from_utf8(mended).unwrap(), kept);
         }
     }
 }

@@ -9,7 +9,7 @@ use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
 use longhaul_model::settings::Settings;
 
-use super::kit::{Heard, Noon, Server, plain};
+use super::kit::{Act, Heard, Noon, Server, plain};
 use super::words::{ask, hello, limits};
 
 /// A key with letters that others spell otherwise.
@@ -76,5 +76,39 @@ async fn a_secret_is_hidden_however_it_is_spelled() {
         let words = &failure.message;
         assert!(words.starts_with("somebody answered 401: bad <"), "{words}");
         assert!(words.ends_with(">, blue"), "{text}: {words}");
+    }
+}
+
+#[tokio::test]
+async fn half_a_secret_is_one_too() {
+    let json = [("content-type", "application/json")];
+    let mut plans = Vec::new();
+    for text in SPELLED {
+        let half = &text[..text.len() - 3];
+        // As much as is quoted of what is no reply, and as much as is read of a no.
+        for (status, read) in [(200, 4 * 1024), (500, 64 * 1024)] {
+            let blanks = " ".repeat(read - "bad ".len() - half.len());
+            let body = format!("{blanks}bad {text} and more");
+            plans.push(plain(status, &json, &body));
+        }
+        // And as much as came.
+        let head = "HTTP/1.1 500 No\r\ncontent-length: 999\r\n\r\nbad ";
+        let torn = Act::Send(format!("{head}{half}").into_bytes());
+        plans.push(vec![torn, Act::Close]);
+    }
+    let asked = plans.len();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    for _ in 0..asked {
+        let failure = model.reply(&ask(&hello()), &Heard::default()).await;
+        let failure = failure.unwrap_err();
+        clean(&format!("{failure:?}"));
+        let words = &failure.message;
+        // Behind `user:`, the first letters are of no secret.
+        let words = words.trim_end_matches("dXNlcjp");
+        assert!(
+            words.ends_with(" bad") || words.ends_with(" bad "),
+            "{words}"
+        );
     }
 }
