@@ -145,6 +145,26 @@ impl<W: Wire> Adapter<W> {
         })
     }
 
+    /// The name of the model that answered, without what a provider must not echo.
+    /// The name that we asked for is no secret, whatever a header says.
+    fn plain_name(&self, said: Option<String>) -> String {
+        match said {
+            Some(said) if said != self.model => self.line.secrets.hide(said),
+            Some(_) | None => self.model.clone(),
+        }
+    }
+
+    fn plain_stop(&self, stop: StopReason) -> StopReason {
+        match stop {
+            StopReason::Other(said) => StopReason::Other(self.line.secrets.hide(said)),
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::PauseTurn
+            | StopReason::Refusal => stop,
+        }
+    }
+
     fn tariff(&self, ask: &Ask) -> Tariff {
         let fixed = ask.system.size().saturating_add(ask.tools.size());
         Tariff {
@@ -236,10 +256,10 @@ impl<W: Wire> Model for Adapter<W> {
         } = draft.finish();
         Ok(Answered {
             reply: Arc::new(reply),
-            stop,
+            stop: self.plain_stop(stop),
             usage,
             cost: self.tariff.price.map(|price| price.of(usage)),
-            model: model.unwrap_or_else(|| self.model.clone()),
+            model: self.plain_name(model),
         })
     }
 }

@@ -105,9 +105,17 @@ impl Blame<'_> {
         Failure {
             status: head.map(|(status, _)| status),
             retry_after,
-            request_id: head.and_then(|(_, headers)| request_id(headers)),
+            request_id: head.and_then(|(_, headers)| self.request_id(headers)),
             ..Failure::new(class, self.words(message))
         }
+    }
+
+    /// What the provider calls the request. A name with a secret in it is none.
+    fn request_id(&self, headers: &HeaderMap) -> Option<String> {
+        let mut ids = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
+        let id = ids.find_map(|value| value.to_str().ok())?;
+        let plain = !id.is_empty() && id.len() <= REQUEST_ID_MAX && !self.secrets.are_in(id);
+        plain.then(|| id.to_owned())
     }
 
     /// A text for people: on one line, short, and without secrets. They go before
@@ -134,10 +142,4 @@ fn redirect(status: u16, headers: &HeaderMap) -> Option<String> {
     (300..400)
         .contains(&status)
         .then(|| format!("it sends us to {there}, which is not followed; set the base URL"))
-}
-
-fn request_id(headers: &HeaderMap) -> Option<String> {
-    let mut ids = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
-    let id = ids.find_map(|value| value.to_str().ok())?;
-    (!id.is_empty() && id.len() <= REQUEST_ID_MAX).then(|| id.to_owned())
 }

@@ -58,6 +58,10 @@ impl Secrets {
         })
     }
 
+    pub(crate) fn are_in(&self, text: &str) -> bool {
+        self.0.iter().any(|(spelled, _)| text.contains(spelled))
+    }
+
     /// What was cut off anywhere, without the half of a secret that may be left at
     /// its end: nobody would know it again.
     pub(crate) fn mend<'a>(&self, cut: &'a [u8]) -> &'a [u8] {
@@ -85,10 +89,12 @@ impl fmt::Debug for Secrets {
 /// the midst of something.
 pub(crate) fn spellings(value: &str) -> Vec<String> {
     let json = in_json(value);
+    let slashed = json.replace('/', r"\/");
     let mut all = vec![
         // Inside a text of JSON that is itself a text of JSON, as arguments are.
         in_json(&json),
-        json.replace('/', r"\/"),
+        in_json(&slashed),
+        slashed,
         json,
         encoded(value, |byte| format!("%{byte:02X}")),
         encoded(value, |byte| format!("%{byte:02x}")),
@@ -155,6 +161,7 @@ mod tests {
             ("blue", "blue"),
         ] {
             let text = format!("<{text}>");
+            assert_eq!(secrets().are_in(&text), shown != "blue");
             assert_eq!(secrets().hide(text), format!("<{shown}>"));
         }
         assert_eq!(format!("{:?}", Secrets::default()), "Secrets(0 spellings)");

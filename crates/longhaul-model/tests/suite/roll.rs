@@ -154,3 +154,12 @@ async fn a_header_that_is_none_is_no_question() {
     assert_eq!(failure.message, "the header `a b` can't be sent");
     assert_eq!(server.connections(), 0);
 }
+
+#[tokio::test]
+async fn a_list_that_holds_the_key_does_not_show_it() {
+    let list = format!(r#"["{KEY}","m","for {KEY}","by-hand-1"]"#);
+    let server = Server::new(vec![plain(200, &[], &list)]).await;
+    let headers = [("x-key".to_owned(), "by-hand-1".to_owned())];
+    let names = ask(&server.base(), Manner::OpenAi, &headers).await.unwrap();
+    assert_eq!(names, ["[key]", "m", "for [key]", "[header]"]);
+}

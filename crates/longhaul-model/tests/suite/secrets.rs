@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
+use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Model;
-use longhaul_model::anthropic;
+use longhaul_model::chat::Quirks;
 use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
 use longhaul_model::settings::Settings;
+use longhaul_model::{anthropic, chat, responses};
 
-use super::kit::{Act, Heard, Noon, Server, plain};
+use super::kit::{Act, END, Heard, Noon, STREAM, Server, chunk, plain, streamed};
 use super::words::{ask, hello, limits};
 
 /// A key with letters that others spell otherwise.
@@ -43,14 +45,28 @@ const NOWHERE: &[&str] = &[
     "another-43210",
 ];
 
-fn model(server: &Server) -> Arc<dyn Model> {
-    let http = Http::new(&server.base(), limits()).unwrap();
+fn settings() -> Settings {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let settings = Settings {
+    Settings {
         headers: HEADERS.iter().map(owned).collect(),
         ..Settings::new("somebody", "their-model", Some(ApiKey::new(KEY)))
-    };
-    anthropic::model(http, settings, Arc::new(Noon)).unwrap()
+    }
+}
+
+fn model(server: &Server) -> Arc<dyn Model> {
+    let http = Http::new(&server.base(), limits()).unwrap();
+    anthropic::model(http, settings(), Arc::new(Noon)).unwrap()
+}
+
+/// A model on each wire.
+fn models(server: &Server) -> [Arc<dyn Model>; 3] {
+    let http = Http::new(&server.base(), limits()).unwrap();
+    let (two, three) = (http.clone(), http.clone());
+    [
+        anthropic::model(http, settings(), Arc::new(Noon)).unwrap(),
+        chat::model(two, settings(), Quirks::default(), Arc::new(Noon)).unwrap(),
+        responses::model(three, settings(), Arc::new(Noon)).unwrap(),
+    ]
 }
 
 /// That none of it is in this.
@@ -111,4 +127,115 @@ async fn half_a_secret_is_one_too() {
             "{words}"
         );
     }
+}
+
+/// Answers that say no in all the ways there are, with this in every corner.
+fn noes(secret: &str) -> Vec<Vec<Act>> {
+    let text = secret.replace('\\', r"\\");
+    let error = format!(
+        r#"{{"type":"error","error":{{"type":"{text}","code":"{text}","param":"{text}","message":"bad {text}","metadata":{{"raw":"{text}"}}}},"request_id":"{text}"}}"#
+    );
+    let id = format!("req-{secret}");
+    let there = format!("https://elsewhere.example/{secret}?key={secret}");
+    let json = [
+        ("content-type", "application/json"),
+        ("request-id", &id),
+        ("x-request-id", &id),
+        ("cf-ray", &id),
+        ("retry-after", &id),
+        ("location", &there),
+    ];
+    let head = STREAM.replace("req_7", &id);
+    let midway = |events: &str| {
+        let body = [head.as_bytes(), &chunk(events.as_bytes()), END.as_bytes()].concat();
+        vec![Act::Send(body)]
+    };
+    let page = format!("<html><title>{secret}</title>");
+    vec![
+        plain(401, &json, &error),
+        plain(429, &json, &error.replace("\"error\":", "\"else\":")),
+        plain(200, &json, &error),
+        plain(302, &json, &error),
+        plain(502, &json[1..], &page),
+        plain(200, &json[1..2], &page),
+        plain(200, &json, &format!(r#"{{"{text}":"{text}"}}"#)),
+        plain(500, &json, secret),
+        midway(&format!("event: error\ndata: {error}\n\n")),
+        midway(&format!(
+            "data: {{\"type\":\"{text}\",\"error\":\"{text}\"}}\n\n"
+        )),
+        midway(&format!("event: {secret}\ndata: {secret}\n\n")),
+        midway(&format!(
+            "data: {{\"type\":\"message_start\",\"message\":\"{text}\"}}\n\n"
+        )),
+        midway(&format!("data: {{\"choices\":\"{text}\"}}\n\n")),
+        midway(&format!(
+            "data: {{\"type\":\"response.failed\",\"response\":{{\"error\":{{\"code\":\"{text}\",\"message\":\"{text}\"}}}}}}\n\n"
+        )),
+    ]
+}
+
+#[tokio::test]
+async fn no_failure_holds_a_secret() {
+    for secret in SPELLED
+        .iter()
+        .chain(&["by-hand-98765", "Bearer another-43210"])
+    {
+        let plans: Vec<_> = noes(secret)
+            .into_iter()
+            .flat_map(|no| vec![no; 3])
+            .collect();
+        let rounds = plans.len() / 3;
+        let server = Server::new(plans).await;
+        let models = models(&server);
+        for _ in 0..rounds {
+            for model in &models {
+                let failure = model.reply(&ask(&hello()), &Heard::default()).await;
+                clean(&format!("{:?}", failure.unwrap_err()));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_answer_holds_a_secret_but_for_what_the_model_says() {
+    for secret in SPELLED {
+        let text = secret.replace('\\', r"\\");
+        let messages = format!(
+            r#"{{"type":"message","model":"{text}","content":[{{"type":"text","text":"hi {text}"}}],"stop_reason":"{text}","usage":{{"input_tokens":1,"output_tokens":1}}}}"#
+        );
+        let completion = format!(
+            r#"{{"model":"{text}","choices":[{{"index":0,"message":{{"role":"assistant","content":"hi {text}"}},"finish_reason":"{text}"}}]}}"#
+        );
+        let response = format!(
+            r#"{{"object":"response","model":"{text}","status":"incomplete","incomplete_details":{{"reason":"{text}"}},"output":[{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"hi {text}","annotations":[]}}]}}]}}"#
+        );
+        let json = [("content-type", "application/json")];
+        let plans = [messages, completion, response].map(|body| plain(200, &json, &body));
+        let server = Server::new(plans.into()).await;
+        for model in &models(&server) {
+            let heard = Heard::default();
+            let answered = model.reply(&ask(&hello()), &heard).await.unwrap();
+            assert_eq!(heard.text(), format!("hi {secret}"));
+            clean(&answered.model);
+            assert!(answered.model.contains("[key]"), "{}", answered.model);
+            let StopReason::Other(why) = &answered.stop else {
+                panic!("{:?}", answered.stop);
+            };
+            clean(why);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_names_the_key_as_its_model() {
+    let stream = format!(
+        "data: {{\"model\":\"{KEY}\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"hi\"}},\"finish_reason\":\"{KEY}\"}}]}}\n\ndata: [DONE]\n\n"
+    );
+    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+    let model = &models(&server)[1];
+    let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+    let answered = answered.unwrap();
+    assert_eq!(answered.model, "[key]");
+    assert_eq!(answered.stop, StopReason::Other("[key]".to_owned()));
 }
