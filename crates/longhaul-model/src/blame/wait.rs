@@ -66,11 +66,20 @@ fn span(text: &str, now: Timestamp) -> Option<Millis> {
     if let Some(span) = units(text) {
         return millis(span);
     }
+    // The end of the last year lies beyond what can be read, and is what servers
+    // say when they mean never. An earlier leap year has the same days.
+    let at = date(text).or_else(|| date(&text.replacen("9999", "9996", 1)))?;
+    Some(at.since(now))
+}
+
+fn date(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
-        return Some(at.since(now));
+        return Some(at);
     }
-    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Timestamp::from_micros(at.as_microsecond()).since(now))
+    // A wrong day of the week is no reason to ask too early.
+    let parser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
+    let at = parser.parse_timestamp(text).ok()?;
+    Some(Timestamp::from_micros(at.as_microsecond()))
 }
 
 fn until(micros: f64, now: Timestamp) -> Millis {
@@ -85,7 +94,7 @@ fn number(text: &str) -> Option<f64> {
 
 /// Milliseconds, rounded up: to ask too early is to be told to wait again.
 fn millis(millis: f64) -> Option<Millis> {
-    (millis.is_finite() && millis >= 0.0).then(|| Millis(millis.ceil() as u64))
+    (millis >= 0.0).then(|| Millis(millis.ceil() as u64))
 }
 
 /// The milliseconds of a text such as `1h2m3.5s` or `350ms`.

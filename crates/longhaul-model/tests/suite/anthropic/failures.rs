@@ -201,6 +201,14 @@ async fn words_are_short_and_on_one_line() {
 
 type Headers = &'static [(&'static str, &'static str)];
 
+/// A number that no number can hold.
+const ENDLESS: &str = concat!(
+    "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
+    "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
+    "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
+    "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
+);
+
 /// Headers of a 429, and the milliseconds to wait; it is 12:00 on 2026-11-15.
 const WAITS: &[(Headers, Option<u64>)] = &[
     (&[], None),
@@ -215,6 +223,22 @@ const WAITS: &[(Headers, Option<u64>)] = &[
         Some(7_000),
     ),
     (&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")], Some(0)),
+    (
+        &[("retry-after", "Mon, 15 Nov 2026 12:00:08 GMT")],
+        Some(8_000),
+    ),
+    (
+        &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
+        Some(86_400_000),
+    ),
+    (&[("retry-after", "9999-12-31T23:59:59Z")], Some(86_400_000)),
+    (
+        &[("retry-after", "Sun, 15 Nov 2066 12:00:00 GMT")],
+        Some(86_400_000),
+    ),
+    (&[("retry-after", ENDLESS)], Some(86_400_000)),
+    (&[("retry-after-ms", ENDLESS)], Some(86_400_000)),
+    (&[("retry-after", "9999 years")], None),
     (
         &[("retry-after-ms", "1500.2"), ("retry-after", "30")],
         Some(1_501),
