@@ -99,7 +99,7 @@ impl Line {
         }
         let heard = match answer.is_stream() {
             true => self.hear(answer, codec, ear).await,
-            false => hear_whole(answer, codec, ear).await,
+            false => self.hear_whole(answer, codec, ear).await,
         };
         heard.map_err(|ended| {
             let blame = self.blame();
@@ -135,6 +135,21 @@ impl Line {
         Ok(())
     }
 
+    async fn hear_whole(
+        &self,
+        mut answer: Answer,
+        codec: &mut dyn Codec,
+        ear: &dyn Ear,
+    ) -> Result<(), Ended> {
+        let Some(body) = answer.whole().await? else {
+            return self.hear(answer, codec, ear).await;
+        };
+        codec.whole(&body, ear).map_err(|fault| match fault {
+            Fault::Told(_) => Ended::Fault(fault),
+            Fault::Nonsense(what) => Ended::Strange(what, body),
+        })
+    }
+
     fn blame(&self) -> Blame<'_> {
         Blame {
             provider: &self.provider,
@@ -159,12 +174,4 @@ async fn step(events: &mut Events, codec: &mut dyn Codec, ear: &dyn Ear) -> Resu
         true => Ok(Heed::Over),
         false => Err(Trouble::Cut.into()),
     }
-}
-
-async fn hear_whole(mut answer: Answer, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<(), Ended> {
-    let body = answer.whole().await?;
-    codec.whole(&body, ear).map_err(|fault| match fault {
-        Fault::Told(_) => Ended::Fault(fault),
-        Fault::Nonsense(what) => Ended::Strange(what, body),
-    })
 }

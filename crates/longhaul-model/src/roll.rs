@@ -73,6 +73,7 @@ pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failu
     }
     let body = answer.at_most(BYTES_MAX).whole().await;
     let body = body.map_err(|trouble| blame.lost(&trouble, Some(&headers)))?;
+    let body = body.unwrap_or_default();
     let found = names(&body);
     let found = found.ok_or_else(|| blame.strange(&headers, "it is no list of models", &body))?;
     Ok(found.into_iter().map(|name| secrets.hide(name)).collect())

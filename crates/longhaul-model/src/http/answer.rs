@@ -17,8 +17,11 @@ const NO_BYTES_MAX: usize = 64 * 1024;
 /// So long an answer that says no is read in all: nobody waits for a no that drips.
 const NO_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What is surely no stream of events.
+/// What calls itself so is no stream of events, unless it looks like one.
 const NO_STREAMS: &[&str] = &["application/json", "text/html"];
+
+/// How a stream of events begins, which no JSON and no page does.
+const STREAMS_BEGIN: &[&[u8]] = &[b"data:", b"event:", b"id:", b"retry:", b":"];
 
 /// What a server answers.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Answer {
     response: Response,
     limits: Limits,
     read: usize,
+    /// What was read to see what it is, and has yet to be heard.
+    begun: Option<Bytes>,
 }
 
 impl Answer {
@@ -34,6 +39,7 @@ impl Answer {
             response,
             limits,
             read: 0,
+            begun: None,
         }
     }
 
@@ -56,6 +62,9 @@ impl Answer {
 
     /// The next piece; none: it is over.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        if let Some(begun) = self.begun.take() {
+            return Ok(Some(begun));
+        }
         let (wait, late) = match self.read {
             0 => (
                 self.limits.first_byte,
@@ -72,18 +81,30 @@ impl Answer {
         }
     }
 
-    /// All of it, in the time that a stream has for something of the reply.
-    pub(crate) async fn whole(&mut self) -> Result<Vec<u8>, Trouble> {
+    /// All of it, in the time that a stream has for something of the reply. None:
+    /// it is a stream after all, whatever its head says, and is heard with `next`.
+    pub(crate) async fn whole(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
         let stall = self.limits.stall;
-        let all = async {
-            let mut body = Vec::new();
-            while let Some(piece) = self.next().await? {
-                body.extend_from_slice(&piece);
-            }
-            Ok(body)
-        };
-        let all = tokio::time::timeout(stall, all).await;
+        let all = tokio::time::timeout(stall, self.gather()).await;
         all.map_err(|_| Trouble::Stall(stall))?
+    }
+
+    async fn gather(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
+        let mut body = Vec::new();
+        let mut is_told = false;
+        while let Some(piece) = self.next().await? {
+            // Blanks before anything else mean nothing, and may be many.
+            match body.is_empty() {
+                true => body.extend_from_slice(piece.trim_ascii_start()),
+                false => body.extend_from_slice(&piece),
+            }
+            if !is_told && STREAMS_BEGIN.iter().any(|begin| body.starts_with(begin)) {
+                self.begun = Some(body.into());
+                return Ok(None);
+            }
+            is_told = !STREAMS_BEGIN.iter().any(|begin| begin.starts_with(&body));
+        }
+        Ok(Some(body))
     }
 
     /// The beginning of an answer that says no, as far as it comes soon: what is

@@ -103,8 +103,10 @@ async fn half_a_secret_is_one_too() {
         let half = &text[..text.len() - 3];
         // As much as is quoted of what is no reply, and as much as is read of a no.
         for (status, read) in [(200, 4 * 1024), (500, 64 * 1024)] {
-            let blanks = " ".repeat(read - "bad ".len() - half.len());
-            let body = format!("{blanks}bad {text} and more");
+            // Blanks are not quoted, and these are not dropped as they come.
+            let blanks = read - "bad ".len() - half.len();
+            let (wide, more) = ("\u{3000}".repeat(blanks / 3), " ".repeat(blanks % 3));
+            let body = format!("{wide}{more}bad {text} and more");
             plans.push(plain(status, &json, &body));
         }
         // And as much as came.

@@ -7,7 +7,7 @@ use longhaul_model::http::{Http, Limits, Trouble};
 use tokio::sync::Notify;
 
 use super::kit::{RECORDED, answer, at, model};
-use crate::suite::kit::{Act, STREAM, Server, chunk, plain, rude, streamed};
+use crate::suite::kit::{Act, END, STREAM, Server, chunk, plain, rude, streamed};
 use crate::suite::words::{hello, limits, lines};
 
 fn send(bytes: impl Into<Vec<u8>>) -> Act {
@@ -131,6 +131,48 @@ async fn what_has_begun_is_never_sent_again() {
         let (answered, _) = answer(&server, &model, &hello()).await;
         assert_eq!(class(&answered), "network");
         assert_eq!(server.seen().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_one_whatever_its_head_says() {
+    let mut plans = Vec::new();
+    for kind in ["application/json", "text/html; charset=utf-8"] {
+        let head = STREAM.replace("text/event-stream", kind);
+        for before in ["", "\n \r\n", ": hello\n\n", "retry: 5\nid: 7\n\n", "\n:\n"] {
+            let body = format!("{before}{RECORDED}");
+            let whole = [head.as_bytes(), &chunk(body.as_bytes()), END.as_bytes()];
+            plans.push(vec![send(whole.concat())]);
+            // Letter by letter.
+            let letters: Vec<Vec<u8>> = body.bytes().map(|byte| chunk(&[byte])).collect();
+            let letters = letters.concat();
+            plans.push(vec![send(head.clone()), send(letters), send(END)]);
+        }
+    }
+    let asked = plans.len();
+    plans.insert(0, streamed(RECORDED.as_bytes()));
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    let (wanted, words) = answer(&server, &model, &hello()).await;
+    for _ in 0..asked {
+        let (answered, heard) = answer(&server, &model, &hello()).await;
+        assert_eq!(lines(&answered), lines(&wanted));
+        assert_eq!(heard, words);
+    }
+}
+
+#[tokio::test]
+async fn what_only_begins_like_a_stream_is_none() {
+    let json = [("content-type", "application/json")];
+    let bodies = ["dat", "data", "database is down", "event", "", "  "];
+    let plans = bodies.iter().map(|body| plain(200, &json, body)).collect();
+    let server = Server::new(plans).await;
+    let model = model(&server);
+    for body in bodies {
+        let (answered, _) = answer(&server, &model, &hello()).await;
+        let words = lines(&answered);
+        assert!(words.contains("neither a stream nor a message"), "{words}");
+        assert!(words.contains(body.trim()), "{words}");
     }
 }
 
