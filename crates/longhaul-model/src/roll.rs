@@ -3,15 +3,18 @@
 //!
 //! Never: costs anything, reads without an end, or shows the key in what it says.
 
+use std::fmt;
+
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::Timestamp;
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::blame::Blame;
 use crate::http::Http;
 use crate::key::ApiKey;
 use crate::secrets::Secrets;
+use crate::settings::{self, BadSettings, Login};
 
 /// The longest list that is read. OpenRouter's is the longest there is, with a
 /// megabyte of descriptions.
@@ -33,7 +36,7 @@ pub enum Manner {
 }
 
 /// Who asks, and when.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Asker<'a> {
     /// The provider, as failures name it.
     pub provider: &'a str,
@@ -45,6 +48,13 @@ pub struct Asker<'a> {
     pub headers: &'a [(String, String)],
     /// The time, for what a server says of waiting.
     pub now: Timestamp,
+}
+
+impl fmt::Debug for Asker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Headers may hold keys.
+        write!(f, "Asker({} as {:?})", self.provider, self.manner)
+    }
 }
 
 /// The names of a server's models, in its order.
@@ -63,7 +73,8 @@ pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failu
         }
         Manner::OpenAi => http.below("models"),
     };
-    let headers = headers(asker).map_err(|why| Failure::new(FailureClass::InvalidRequest, why))?;
+    let headers = headers(asker)
+        .map_err(|bad| Failure::new(FailureClass::InvalidRequest, bad.to_string()))?;
     let sent = http.get(&url, &headers).await;
     let mut answer = sent.map_err(|trouble| blame.lost(&trouble, None))?;
     let (status, headers) = (answer.status(), answer.headers().clone());
@@ -101,29 +112,14 @@ fn names(body: &[u8]) -> Option<Vec<String>> {
     Some(list.iter().filter_map(name).take(NAMES_MAX).collect())
 }
 
-fn headers(asker: &Asker<'_>) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    if asker.manner == Manner::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
-    }
-    for (name, value) in asker.headers {
-        let bad = || format!("the header `{name}` can't be sent");
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-        headers.insert(known, HeaderValue::from_str(value).map_err(|_| bad())?);
-    }
-    if let Some(key) = asker.key {
-        let (name, value) = match asker.manner {
-            Manner::Anthropic => (
-                HeaderName::from_static("x-api-key"),
-                key.reveal().to_owned(),
-            ),
-            Manner::OpenAi => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
-        };
-        let value = HeaderValue::from_str(&value);
-        let mut value = value.map_err(|_| "the key has letters that no key has")?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
+fn headers(asker: &Asker<'_>) -> Result<HeaderMap, BadSettings> {
+    let accept = ("accept", "application/json");
+    let (ours, login) = match asker.manner {
+        Manner::Anthropic => (
+            &[accept, ("anthropic-version", "2023-06-01")][..],
+            Login::Key,
+        ),
+        Manner::OpenAi => (&[accept][..], Login::Bearer),
+    };
+    settings::headers(ours, asker.headers, asker.key.map(|key| (login, key)))
 }

@@ -2,11 +2,12 @@
 //!
 //! Never: a default that a provider should decide, such as a temperature.
 
+use std::fmt;
 use std::sync::Arc;
 
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::Tariff;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::fields::Fields;
 use crate::key::ApiKey;
@@ -22,7 +23,7 @@ pub enum Login {
 }
 
 /// A model and the account it is asked for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// The provider, as failures name it.
     pub provider: String,
@@ -42,6 +43,14 @@ pub struct Settings {
     /// Where the pictures of a conversation come from. Without, the model is told
     /// in words that there was one.
     pub pictures: Option<Arc<dyn Pictures>>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Headers and fields may hold keys.
+        let (provider, model) = (&self.provider, &self.model);
+        write!(f, "Settings({provider}/{model})")
+    }
 }
 
 impl Settings {
@@ -74,31 +83,13 @@ impl Settings {
         wire: &[(&'static str, &'static str)],
         usual: Login,
     ) -> Result<HeaderMap, BadSettings> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        for (name, value) in wire {
-            headers.insert(*name, HeaderValue::from_static(value));
-        }
-        for (name, value) in &self.headers {
-            let bad = || BadSettings(format!("the header `{name}` can't be sent"));
-            let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-            headers.insert(known, HeaderValue::from_str(value).map_err(|_| bad())?);
-        }
-        if let Some(key) = &self.key {
-            let (name, value) = match self.login.unwrap_or(usual) {
-                Login::Key => (
-                    HeaderName::from_static("x-api-key"),
-                    key.reveal().to_owned(),
-                ),
-                Login::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
-            };
-            let mut value = HeaderValue::from_str(&value)
-                .map_err(|_| BadSettings("the key has letters that no key has".to_owned()))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        Ok(headers)
+        let ours = [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+        ];
+        let login = self.login.unwrap_or(usual);
+        let key = self.key.as_ref().map(|key| (login, key));
+        headers(&[&ours, wire].concat(), &self.headers, key)
     }
 
     /// Refuses fields of a request that are not the user's to set.
@@ -116,6 +107,40 @@ impl Settings {
             None => Ok(()),
         }
     }
+}
+
+/// The headers of a request: ours, over them those that the user set, and last the
+/// key. None but ours is shown to whoever prints them.
+pub(crate) fn headers(
+    ours: &[(&'static str, &'static str)],
+    set: &[(String, String)],
+    key: Option<(Login, &ApiKey)>,
+) -> Result<HeaderMap, BadSettings> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in ours {
+        headers.insert(*name, HeaderValue::from_static(value));
+    }
+    for (name, value) in set {
+        let bad = || BadSettings(format!("the header `{name}` can't be sent"));
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        headers.insert(known, value);
+    }
+    if let Some((login, key)) = key {
+        let (name, value) = match login {
+            Login::Key => (
+                HeaderName::from_static("x-api-key"),
+                key.reveal().to_owned(),
+            ),
+            Login::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        };
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| BadSettings("the key has letters that no key has".to_owned()))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 /// Settings that no request can be made with.

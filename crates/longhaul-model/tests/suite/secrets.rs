@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Model;
+use longhaul_core::time::Clock as _;
 use longhaul_model::chat::Quirks;
 use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
+use longhaul_model::roll::{Asker, Manner};
 use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
 
@@ -74,6 +76,21 @@ fn clean(text: &str) {
     for secret in NOWHERE {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
+}
+
+#[tokio::test]
+async fn whoever_prints_it_sees_no_secret() {
+    let server = Server::new(vec![]).await;
+    clean(&format!("{:?} {:?}", settings(), models(&server)));
+    let key = ApiKey::new(KEY);
+    let asker = Asker {
+        provider: "somebody",
+        manner: Manner::OpenAi,
+        key: Some(&key),
+        headers: &settings().headers,
+        now: Noon.now(),
+    };
+    clean(&format!("{asker:?}"));
 }
 
 #[tokio::test]
