@@ -58,6 +58,9 @@ fn a_name_finds_its_model_and_no_other() {
         ("openai/gpt-5-2025-08-07", Some("openai/gpt-5")),
         ("openai/gpt-5-mini-2025-08-07", Some("openai/gpt-5-mini")),
         ("openai/gpt-5-mini", Some("openai/gpt-5-mini")),
+        // One with a price of its own wins over the model that it is an edition of.
+        ("openai/gpt-4o-2024-05-13", Some("openai/gpt-4o-2024-05-13")),
+        ("openai/gpt-4o-2024-11-20", Some("openai/gpt-4o")),
         ("openai/gpt-5-chat", None),
         ("openai/gpt-5.9", None),
         ("openai/gpt-5-", None),
@@ -103,6 +106,10 @@ fn a_model_costs_what_the_list_says() {
     let plain = prices.of("openai/gpt-5.4-mini").unwrap().price.unwrap();
     assert_eq!(plain.cache_write, 750_000);
     assert_eq!(plain.cached, 75_000);
+    let first = prices.of("openai/gpt-4o-2024-05-13").unwrap().price;
+    let first = first.unwrap();
+    assert_eq!((first.input, first.output), (5_000_000, 15_000_000));
+    assert_eq!(first.cached, 5_000_000);
     // Free is not the same as not known.
     let free = prices.of("ollama/llama4").unwrap().tariff();
     assert_eq!(free.price, Some(Price::default()));
