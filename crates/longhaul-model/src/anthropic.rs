@@ -36,6 +36,11 @@ pub fn model(
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
+/// Whether a request can have the fields that the user has set, before anybody is asked.
+pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
+    settings.check_fields(Messages::OURS)
+}
+
 impl Wire for Messages {
     type Draft = Reading;
 

@@ -41,6 +41,12 @@ pub fn model(
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
+/// Whether a request can have the fields that the user has set, before anybody is asked.
+pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
+    include::settle(&mut settings.clone())?;
+    settings.check_fields(Responses::OURS)
+}
+
 impl Wire for Responses {
     type Draft = Reading;
 

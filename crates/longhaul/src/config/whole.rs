@@ -4,10 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_core::raw::RawJson;
+use longhaul_model::chat::Quirks;
 use longhaul_model::prices::Prices;
+use longhaul_model::settings::Settings;
+use longhaul_model::{anthropic, chat, responses};
 
 use crate::config::fault::{Fault, Spot};
-use crate::config::known::{self, CASSETTE, SCRIPTED};
+use crate::config::known::{self, Api, CASSETTE, SCRIPTED};
 use crate::config::own_prices;
 use crate::config::value::{Origin, Setting, Value};
 use crate::written::{Place, plain};
@@ -45,7 +49,11 @@ fn providers(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
         };
         let (keys, _) = seen.entry(name).or_insert((BTreeSet::new(), setting));
         keys.insert(key);
-        if let Some(message) = misfit(path, key, setting) {
+        let unsaid = || {
+            let why = unsayable(api(settings, name)?, key, &setting.value)?;
+            Some(format!("`{path}`: {why}"))
+        };
+        if let Some(message) = misfit(path, key, setting).or_else(unsaid) {
             faults.push(fault(setting, &message));
         }
     }
@@ -72,6 +80,44 @@ fn misfit(path: &str, key: &str, setting: &Setting) -> Option<String> {
     let host = rest.split('/').next().unwrap_or_default();
     let more = host.contains('@') || rest.contains(['?', '#']);
     more.then(|| format!("`{path}`: a name, a password or a query has no place in it"))
+}
+
+/// The wire format of a provider; none: nobody says so.
+fn api(settings: &BTreeMap<String, Setting>, name: &str) -> Option<Api> {
+    let set = settings.get(&format!("providers.{name}.api"));
+    let set = set.and_then(|setting| Api::read(setting.value.words().first()?));
+    set.or_else(|| known::find(name).map(|known| known.api))
+}
+
+/// What a provider's wire format can't say: its own fields are not the user's to
+/// set, and quirks are those of `chat`.
+fn unsayable(api: Api, key: &str, value: &Value) -> Option<String> {
+    if key == "quirks" {
+        let words = value.words();
+        return match api {
+            Api::Chat => Quirks::parse(&words).err(),
+            Api::Anthropic | Api::Responses => words.first().map(|word| {
+                format!(
+                    "`{word}` is for servers that speak `chat`, and this one speaks `{}`",
+                    api.as_str()
+                )
+            }),
+        };
+    }
+    let name = key.strip_prefix("fields.")?;
+    let Value::Any(value) = value else {
+        return None;
+    };
+    let settings = Settings {
+        fields: Some(RawJson::of(&BTreeMap::from([(name, value)]))),
+        ..Settings::new("", "", None)
+    };
+    let fits = match api {
+        Api::Anthropic => anthropic::check_fields(&settings),
+        Api::Responses => responses::check_fields(&settings),
+        Api::Chat => chat::check_fields(&settings),
+    };
+    fits.err().map(|bad| bad.to_string())
 }
 
 /// What is wrong with a provider as a whole.

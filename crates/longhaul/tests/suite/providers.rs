@@ -162,12 +162,6 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
         ),
         ("", &[], "a b/c", "[providers.NAME]"),
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
-        (
-            "[providers.anthropic]\nfields = { model = \"x\" }\n",
-            &[ANTHROPIC],
-            "anthropic/claude",
-            "`anthropic` can't be asked: ",
-        ),
     ] {
         let config = read(toml, env).unwrap();
         let why = models(&config, &clock).find(Some(name)).unwrap_err();
@@ -195,7 +189,7 @@ idle_timeout = "90s"
 [providers.vllm]
 api = "chat"
 base_url = "http://127.0.0.1:8000/v1"
-quirks = ["no_usage"]
+quirks = ["no_stream_options", "text_only"]
 
 [providers.open-ai-too]
 api = "responses"
@@ -251,7 +245,7 @@ fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
     assert_eq!(shown, "***");
     let two = menu.providers.find("vllm").unwrap();
     assert!(!two.needs_key());
-    assert_eq!(two.quirks, ["no_usage"]);
+    assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
     let three = menu.providers.find("open-ai-too").unwrap();
     assert_eq!(
         (three.api, three.variables()),
@@ -315,6 +309,34 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "[providers.openai]\nkey = \"secret\"\n",
         "longhaul.toml:2:1: unknown key `providers.openai.key`, did you mean `providers.openai.key_env`?",
+    ),
+    (
+        "[providers.openai]\nquirks = [\"text_only\"]\n",
+        "longhaul.toml:2:1: `providers.openai.quirks`: `text_only` is for servers that speak `chat`, and this one speaks `responses`",
+    ),
+    (
+        "[providers.ollama]\nquirks = [\"text_only\", \"txt_only\"]\n",
+        "longhaul.toml:2:1: `providers.ollama.quirks`: unknown quirk `txt_only`, did you mean `text_only`?",
+    ),
+    (
+        "[providers.openai]\napi = \"chat\"\nquirks = [\"nosuch\"]\n",
+        "longhaul.toml:3:1: `providers.openai.quirks`: unknown quirk `nosuch`, there are `max_completion_tokens`",
+    ),
+    (
+        "[providers.anthropic]\nfields = { temperature = 0.5, stream = false }\n",
+        "longhaul.toml:2:1: `providers.anthropic.fields.stream`: the field `stream` of a request can't be set",
+    ),
+    (
+        "[providers.a]\napi = \"chat\"\nbase_url = \"http://h\"\n[providers.a.fields]\nn = 2\n",
+        "longhaul.toml:5:1: `providers.a.fields.n`: the field `n` of a request can't be set",
+    ),
+    (
+        "[providers.openai.fields]\nstore = true\n",
+        "longhaul.toml:2:1: `providers.openai.fields.store`: the field `store` of a request can't be set",
+    ),
+    (
+        "[providers.openai.fields]\ninclude = \"all\"\n",
+        "longhaul.toml:2:1: `providers.openai.fields.include`: the field `include` is no list of names",
     ),
     (
         "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
