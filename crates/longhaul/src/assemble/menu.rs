@@ -11,13 +11,8 @@ use longhaul_model::prices::Prices;
 
 use crate::assemble::providers::{Provider, Providers};
 use crate::config::env::Env;
+use crate::config::known::{DEFAULT, IDLE};
 use crate::config::settings::Config;
-
-/// The short name of the model that is used where none is named.
-const DEFAULT: &str = "default";
-
-/// The short name of the model for when nothing happens.
-const IDLE: &str = "idle";
 
 /// Providers whose key alone is enough, in the order in which they are looked at.
 const ORDER: &[&str] = &["anthropic", "openai", "moonshot", "openrouter"];

@@ -11,6 +11,12 @@ pub const SCRIPTED: &str = "scripted";
 /// The provider that replays cassettes. It has no server either.
 pub const CASSETTE: &str = "cassette";
 
+/// The short name of the model that is used where none is named.
+pub const DEFAULT: &str = "default";
+
+/// The short name of the model for when nothing happens. It is there already.
+pub const IDLE: &str = "idle";
+
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {

@@ -1,4 +1,4 @@
-//! Checks what can only be judged together: providers and prices as wholes.
+//! Checks what can only be judged together: providers, short names and prices as wholes.
 //!
 //! Never: stops at the first fault, or quotes a value that may be a secret.
 
@@ -11,7 +11,7 @@ use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
 
 use crate::config::fault::{Fault, Spot};
-use crate::config::known::{self, Api, CASSETTE, SCRIPTED};
+use crate::config::known::{self, Api, CASSETTE, DEFAULT, IDLE, SCRIPTED};
 use crate::config::own_prices;
 use crate::config::value::{Origin, Setting, Value};
 use crate::written::{Place, plain};
@@ -19,6 +19,7 @@ use crate::written::{Place, plain};
 /// What is wrong with settings that are right one by one.
 pub(crate) fn faults(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
     let mut faults = providers(settings);
+    faults.extend(short_names(settings));
     faults.extend(prices(settings));
     faults
 }
@@ -161,6 +162,32 @@ fn half(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
 fn is_header_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
     !name.is_empty() && name.chars().all(fits)
+}
+
+/// A short name stands for a model. Only the default may stand for another short
+/// name, so that nobody goes in circles.
+fn short_names(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
+    let is_short = |name: &str| name == IDLE || settings.contains_key(&format!("models.{name}"));
+    let is_model = |name: &str| {
+        let parts = name.split_once('/');
+        parts.is_some_and(|(provider, model)| !provider.is_empty() && !model.is_empty())
+    };
+    let faults = settings.iter().filter_map(|(path, setting)| {
+        let name = path.strip_prefix("models.")?;
+        let Value::Text(meant) = &setting.value else {
+            return None;
+        };
+        let why = match (is_short(meant), name) {
+            _ if is_model(meant) => return None,
+            _ if meant == name => "itself".to_owned(),
+            (true, DEFAULT) => return None,
+            (true, _) => format!("`{meant}`, another short name, which only `default` may"),
+            (false, _) => format!("`{meant}`, which is no model"),
+        };
+        let message = format!("`{path}` stands for {why}: write `provider/model`");
+        Some(fault(setting, &message))
+    });
+    faults.collect()
 }
 
 fn prices(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {

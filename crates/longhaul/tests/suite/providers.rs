@@ -45,6 +45,7 @@ type Vars = &'static [(&'static str, &'static str)];
 
 const SET: &str = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
 const OWN_KEY: &str = "[providers.openai]\nkey_env = [\"A\", \"B\"]\n";
+const IDLE_SET: &str = "[models]\ndefault = \"idle\"\n";
 const OWN_IDLE: &str = "[models]\nidle = \"a/b\"\n";
 
 /// Settings, environment and what is named; the model, and why. Ollama answers.
@@ -68,6 +69,7 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
     ("", &[], None, "ollama/qwen3:8b", "ollama"),
     (OWN_KEY, &[("B", KEY), OPENAI], None, "openai/gpt-6.1-terra", "B"),
     ("", &[], Some("idle"), "moonshot/kimi-k2-0905-chat", "named"),
+    (IDLE_SET, &[], None, "moonshot/kimi-k2-0905-chat", "project file longhaul.toml:2"),
     ("", &[("KIMI_IDLE_MODEL", "k")], Some("idle"), "moonshot/k", "named"),
     (OWN_IDLE, &[("KIMI_IDLE_MODEL", "k")], Some("idle"), "a/b", "named"),
 ];
@@ -117,12 +119,6 @@ fn where_there_is_no_model_every_way_to_one_is_said() {
             &[],
             Some("fats"),
             "Did you mean `fast`?",
-        ),
-        (
-            "[models]\na = \"b\"\nb = \"c/d\"\n",
-            &[],
-            Some("a"),
-            "`a` stands for `b` in `[models]`, and that is no model",
         ),
         (
             "",
@@ -337,6 +333,30 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "[providers.openai.fields]\ninclude = \"all\"\n",
         "longhaul.toml:2:1: `providers.openai.fields.include`: the field `include` is no list of names",
+    ),
+    (
+        "[models]\nfast = \"fast\"\n",
+        "longhaul.toml:2:1: `models.fast` stands for itself: write `provider/model`",
+    ),
+    (
+        "[models]\ndefault = \"default\"\n",
+        "longhaul.toml:2:1: `models.default` stands for itself: write `provider/model`",
+    ),
+    (
+        "[models]\na = \"b\"\nb = \"c/d\"\n",
+        "longhaul.toml:2:1: `models.a` stands for `b`, another short name, which only `default` may: write `provider/model`",
+    ),
+    (
+        "[models]\nfast = \"default\"\ndefault = \"c/d\"\n",
+        "longhaul.toml:2:1: `models.fast` stands for `default`, another short name",
+    ),
+    (
+        "[models]\ndefault = \"fats\"\nfast = \"c/d\"\n",
+        "longhaul.toml:2:1: `models.default` stands for `fats`, which is no model: write `provider/model`",
+    ),
+    (
+        "[models]\nfast = \"openai/\"\n",
+        "longhaul.toml:2:1: `models.fast` stands for `openai/`, which is no model",
     ),
     (
         "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
