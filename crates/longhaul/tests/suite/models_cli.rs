@@ -192,6 +192,10 @@ fn what_a_check_finds_wrong_is_said_with_what_to_do() {
     let quoting = format!(r#"{{"error":{{"type":"authentication_error","message":"not {KEY}"}}}}"#);
     let refusing = StandIn::new(move |_| json("401 Unauthorized", &quoting));
     let lost = StandIn::new(|_| json("404 Not Found", "{}"));
+    let page = StandIn::new(|_| {
+        let page = json("200 OK", "<!doctype html><title>Log in</title>");
+        page.replace("application/json", "text/html")
+    });
     let old = StandIn::new(|_| json("200 OK", r#"{"data":[{"id":"claude-next"}]}"#));
     let env = [("ANTHROPIC_API_KEY", KEY), ("OWN_KEY", KEY)];
     let check = ["models", "check", "anthropic", "own"];
@@ -214,6 +218,12 @@ fn what_a_check_finds_wrong_is_said_with_what_to_do() {
             &lost.url,
             2,
             "answers otherwise, look at base_url (with /v1): ",
+        ),
+        (
+            &old.url,
+            &page.url,
+            2,
+            "answers, but not as a provider does: look at base_url (with /v1): ",
         ),
         (
             &old.url,

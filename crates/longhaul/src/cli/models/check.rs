@@ -173,6 +173,9 @@ impl Report<'_> {
         let Err(failed) = &self.outcome else {
             return Grade::Well;
         };
+        if is_a_page(failed) {
+            return Grade::Odd;
+        }
         match failed.class {
             FailureClass::Auth | FailureClass::Quota => Grade::Refused,
             FailureClass::InvalidRequest
@@ -202,13 +205,17 @@ impl Report<'_> {
                 format!("can't be reached, start it with `ollama serve`: {why}")
             }
             Grade::Away => format!("can't be reached or is busy, try again: {why}"),
-            Grade::Odd => format!(
-                "answers otherwise, look at base_url ({}): {why}",
-                match provider.api {
+            Grade::Odd => {
+                let how = match is_a_page(failed) {
+                    true => "answers, but not as a provider does:",
+                    false => "answers otherwise,",
+                };
+                let version = match provider.api {
                     Api::Anthropic => "without /v1",
                     Api::Responses | Api::Chat => "with /v1",
-                }
-            ),
+                };
+                format!("{how} look at base_url ({version}): {why}")
+            }
             Grade::Refused => match provider.key(&menu.env) {
                 Some((variable, _)) => {
                     format!("refuses the key in {variable}, put in another: {why}")
@@ -276,6 +283,15 @@ impl Report<'_> {
             "message": self.said(menu),
         })
     }
+}
+
+/// Whether all went well but for what was said, such as a login page: asking again
+/// will bring the same.
+fn is_a_page(failed: &Failed) -> bool {
+    let is_well = failed
+        .status
+        .is_some_and(|status| (200..300).contains(&status));
+    is_well && failed.class == FailureClass::Server
 }
 
 /// What is worst decides.
