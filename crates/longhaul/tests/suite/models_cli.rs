@@ -321,6 +321,32 @@ fn prices_have_a_date_and_what_is_not_known_is_said() {
     assert_eq!(told["models"][1]["price"], Value::Null);
     let (_, err) = run(folder, &["models", "price", "fats"], &[], 2);
     assert!(err.contains("Did you mean `fast`?"), "{err}");
+    // What is known is told all the same, to programs too.
+    let args = ["models", "price", "fats", "fast", "nearly"];
+    let (out, err) = run(folder, &args, &[], 2);
+    assert!(line(&out, "openai/gpt-5-mini").contains("0.25"), "{out}");
+    assert!(err.contains("Did you mean `fast`?"), "{err}");
+    assert!(err.contains("There is no model `nearly`."), "{err}");
+    let (out, _) = run(folder, &[&args[..], &["--json"]].concat(), &[], 2);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["models"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_examples_of_the_help_work_in_an_empty_folder() {
+    let folder = folder("");
+    let (help, _) = run(folder.path(), &["models", "price", "--help"], &[], 0);
+    let examples = help.lines().map(str::trim);
+    let examples = examples.filter(|line| line.starts_with("longhaul models price"));
+    let mut count = 0;
+    for example in examples {
+        // Behind two blanks stands what it is for.
+        let command = example.split("  ").next().unwrap();
+        let args: Vec<&str> = words(command).split_off(1);
+        run(folder.path(), &args, &[], 0);
+        count += 1;
+    }
+    assert_eq!(count, 2, "{help}");
 }
 
 /// Every file below a folder.

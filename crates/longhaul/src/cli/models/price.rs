@@ -33,7 +33,18 @@ struct Line<'a> {
 
 impl Price {
     pub(crate) fn run(&self, menu: &Menu) -> anyhow::Result<()> {
-        let lines = self.lines(menu)?;
+        let (lines, unknown) = self.lines(menu);
+        // What is known is told before what is not.
+        if !lines.is_empty() || unknown.is_empty() {
+            self.tell(menu, &lines)?;
+        }
+        match unknown.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage(unknown.join("\n")).into()),
+        }
+    }
+
+    fn tell(&self, menu: &Menu, lines: &[Line<'_>]) -> anyhow::Result<()> {
         if self.json {
             let list = lines.iter().map(shown);
             let told = json!({
@@ -65,30 +76,33 @@ impl Price {
         Ok(())
     }
 
-    fn lines<'a>(&self, menu: &'a Menu) -> anyhow::Result<Vec<Line<'a>>> {
+    /// The models that are meant, and what is said of names that mean none.
+    fn lines<'a>(&self, menu: &'a Menu) -> (Vec<Line<'a>>, Vec<String>) {
         if self.models.is_empty() {
             let all = menu.prices.all().map(|entry| Line {
                 name: entry.name.clone(),
                 entry: Some(entry),
             });
-            return Ok(all.collect());
+            return (all.collect(), Vec::new());
         }
-        let lines = self.models.iter().map(|said| {
+        let (mut lines, mut unknown) = (Vec::new(), Vec::new());
+        for said in &self.models {
             // A model's own name is enough where the table has it.
             let ending = format!("/{said}");
             let listed = menu.prices.all().find(|one| one.name.ends_with(&ending));
             let name = match listed.filter(|_| !menu.names.contains_key(said)) {
-                Some(entry) => entry.name.clone(),
-                None => {
-                    menu.choose(Some(said), |_| None)
-                        .map_err(Failure::usage)?
-                        .name
-                }
+                Some(entry) => Ok(entry.name.clone()),
+                None => menu.choose(Some(said), |_| None).map(|choice| choice.name),
             };
-            let entry = menu.prices.of(&name);
-            Ok(Line { name, entry })
-        });
-        lines.collect()
+            match name {
+                Ok(name) => {
+                    let entry = menu.prices.of(&name);
+                    lines.push(Line { name, entry });
+                }
+                Err(why) => unknown.push(why),
+            }
+        }
+        (lines, unknown)
     }
 }
 
