@@ -20,6 +20,7 @@ mod suite {
     mod look_cli;
     mod mock_model;
     mod models_cli;
+    mod ollama;
     mod on_the_way;
     mod parity;
     mod people_cli;

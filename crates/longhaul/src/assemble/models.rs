@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
-use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_core::time::{Clock, Timestamp};
 use longhaul_engine::ports::{Found, Models};
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
@@ -21,9 +21,6 @@ use crate::assemble::ollama;
 use crate::assemble::providers::Provider;
 use crate::config::known::{CASSETTE, SCRIPTED};
 use crate::config::settings::Config;
-
-/// So long Ollama's answer is believed, a no too.
-const OLLAMA_AGE: Millis = Millis::from_secs(5);
 
 /// So many models are kept open; then all are let go of.
 const OPENED_MAX: usize = 256;
@@ -135,14 +132,15 @@ impl ModelShelf {
     /// The model that Ollama lists first, if it answers.
     fn ask_ollama(&self, provider: &Provider) -> Option<String> {
         let now = self.clock.now();
-        let mut known = held(&self.ollama);
-        if let Some((at, answer)) = &*known
-            && now.since(*at) < OLLAMA_AGE
+        let known = held(&self.ollama).clone();
+        if let Some((at, answer)) = known
+            && now.since(at) < ollama::age(answer.as_deref())
         {
-            return answer.clone();
+            return answer;
         }
+        // Nobody is kept waiting for the lock while the question is out.
         let answer = ollama::first_model(provider, now);
-        *known = Some((now, answer.clone()));
+        *held(&self.ollama) = Some((now, answer.clone()));
         answer
     }
 

@@ -6,7 +6,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_model::http::{Http, Limits};
 use longhaul_model::roll::{self, Asker, Manner};
 
@@ -15,11 +15,25 @@ use crate::assemble::providers::Provider;
 /// So long is waited for a connection.
 const CONNECT: Duration = Duration::from_millis(200);
 
-/// So long is waited for an answer.
-const ANSWER: Duration = Duration::from_secs(1);
+/// So long is waited for an answer. It is a list that it has at hand.
+const ANSWER: Duration = Duration::from_millis(500);
 
 /// So long is waited for the whole.
-const WHOLE: Duration = Duration::from_millis(1_500);
+const WHOLE: Duration = Duration::from_millis(700);
+
+/// So long an answer is believed: who pulls another model wants to see it.
+const YES: Millis = Millis::from_secs(5);
+
+/// So long it is believed that there is none. Whoever asks waits for it each time.
+const NO: Millis = Millis::from_secs(30);
+
+/// So long this answer is believed.
+pub(crate) fn age(answer: Option<&str>) -> Millis {
+    match answer {
+        Some(_) => YES,
+        None => NO,
+    }
+}
 
 /// The first model that it lists; none: it does not answer, or has none. It is
 /// asked on a thread of its own, because whoever wants to know may not wait.
