@@ -220,6 +220,9 @@ pub struct UsageView {
     pub output_tokens: u64,
     /// Read from a cache.
     pub cached_tokens: u64,
+    /// Written to a cache.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
 }
 
 impl From<Usage> for UsageView {
@@ -228,6 +231,7 @@ impl From<Usage> for UsageView {
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
             cached_tokens: usage.cached_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
         }
     }
 }

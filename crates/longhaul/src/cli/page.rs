@@ -3,7 +3,7 @@
 //! Never: a figure without its unit, or a number that nobody knows.
 
 use longhaul_core::time::Millis;
-use longhaul_engine::view::RunView;
+use longhaul_engine::view::{RunView, UsageView};
 use longhaul_engine::why_view::WhyView;
 
 use crate::cli::figure::{counted, dollars, lasted};
@@ -66,12 +66,7 @@ fn facts(run: &RunView) -> Vec<(&'static str, String)> {
     if !run.tools_called.is_empty() {
         facts.push(("tools", counted(&run.tools_called)));
     }
-    let usage = &run.usage;
-    let tokens = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
-    facts.push(match usage.cached_tokens {
-        0 => ("tokens", tokens),
-        cached => ("tokens", format!("{tokens}, {cached} from a cache")),
-    });
+    facts.push(("tokens", tokens(&run.usage)));
     facts.push(("cost", cost(run)));
     let (active, waiting) = (span(run.active_ms), span(run.waiting_ms));
     facts.push(("time", format!("{active} active, {waiting} waiting")));
@@ -114,6 +109,20 @@ fn of(used: u64, cap: Option<u64>) -> String {
         Some(cap) => format!("{used} of {cap}"),
         None => used.to_string(),
     }
+}
+
+/// All tokens that cost something, so that a cost can be reckoned by hand.
+fn tokens(usage: &UsageView) -> String {
+    let mut said = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
+    for (count, way) in [
+        (usage.cached_tokens, "from"),
+        (usage.cache_write_tokens, "to"),
+    ] {
+        if count > 0 {
+            said.push_str(&format!(", {count} {way} a cache"));
+        }
+    }
+    said
 }
 
 fn cost(run: &RunView) -> String {

@@ -97,7 +97,7 @@ fn every_look_at_a_run_gives_the_same_object() {
         let at = run[name].as_str().unwrap();
         assert_eq!(at.len(), "2026-11-15T07:01:16.112213Z".len(), "{at}");
     }
-    assert_eq!(fields(&run["usage"]).len(), 3, "{run}");
+    assert_eq!(fields(&run["usage"]).len(), 4, "{run}");
 }
 
 #[test]

@@ -363,7 +363,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn a_key_is_enough_for_a_run_and_is_left_nowhere() {
-    let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5-5","content":[{"type":"text","text":"Here you are."}],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":100}}"#;
+    let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5-5","content":[{"type":"text","text":"Here you are."}],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":100,"cache_read_input_tokens":20000,"cache_creation_input_tokens":4000}}"#;
     let server = StandIn::new(|_| json("200 OK", reply));
     let folder = folder(&format!(
         "[providers.anthropic]\nbase_url = \"{}\"\nfields = {{ temperature = 0.5 }}\n",
@@ -379,7 +379,14 @@ fn a_key_is_enough_for_a_run_and_is_left_nowhere() {
     let env = [("ANTHROPIC_API_KEY", KEY)];
     let (out, _) = run(folder, &["run", "writer", "a line", "--json"], &env, 0);
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    assert_eq!(last["cost_usd"], 0.003, "{last}");
+    // 1,000 at 2 dollars, 100 at 10, 20,000 at 0.20 and 4,000 at 2.50.
+    assert_eq!(last["cost_usd"], 0.017, "{last}");
+    assert_eq!(last["usage"]["cache_write_tokens"], 4_000, "{last}");
+    let (page, _) = run(folder, &["show", "@last"], &env, 0);
+    assert!(
+        page.contains("1000 in, 100 out, 20000 from a cache, 4000 to a cache"),
+        "{page}"
+    );
     let asked = &server.asked()[0];
     assert_eq!(asked.line, "POST /v1/messages");
     assert_eq!(asked.header("x-api-key"), Some(KEY));
