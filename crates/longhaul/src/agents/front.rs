@@ -123,7 +123,11 @@ fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
         agent.description = sheet.text(entry).unwrap_or_default();
     }
     if let Some(entry) = fields.get("model") {
-        agent.models = if matches!(entry.node.content, Content::List(_)) {
+        agent.models = if let Content::List(list) = &entry.node.content {
+            if list.is_empty() {
+                let message = "`model` names no model: name one, or leave the line out";
+                sheet.fault(entry.node.place, message);
+            }
             let models = sheet.texts(entry);
             models.into_iter().map(|(_, model)| model).collect()
         } else {

@@ -15,6 +15,7 @@ use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, Verdict};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::ports::Models;
 use serde_json::{Value, json};
 
 use crate::cli::{fail, here, say};
@@ -93,15 +94,29 @@ impl Agents {
                 let models = models(&config, &clock);
                 check.run(&loaded, |agent| {
                     let mut notes = check::notes(agent, is_once);
-                    let named = agent.models.first().map(String::as_str);
-                    let missing = models.find(named).err();
-                    notes.extend(missing.map(|why| format!("it has no model here. {why}")));
+                    notes.extend(of_models(agent, &*models));
                     notes
                 })
             }
             Some(Command::Show(show)) => show.run(&loaded),
         }
     }
+}
+
+/// What is to be said of an agent's models, the first and those behind it.
+fn of_models(agent: &Agent, models: &dyn Models) -> Vec<String> {
+    let named: Vec<Option<&str>> = match agent.models.as_slice() {
+        [] => vec![None],
+        models => models.iter().map(|model| Some(model.as_str())).collect(),
+    };
+    let missing = named.into_iter().filter_map(|named| {
+        let why = models.find(named).err()?;
+        Some(match named {
+            Some(named) => format!("its model `{named}` can't be asked. {why}"),
+            None => format!("it has no model here. {why}"),
+        })
+    });
+    missing.collect()
 }
 
 impl Ls {

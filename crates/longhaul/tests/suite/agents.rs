@@ -250,6 +250,10 @@ fn values_that_do_not_fit_are_refused() {
     );
     check("model:", &["2:6: `model` has no value, write text"]);
     check(
+        "model: []",
+        &["2:8: `model` names no model: name one, or leave the line out"],
+    );
+    check(
         "approve_result: yes",
         &["2:17: `approve_result` is \"yes\", write true or false"],
     );

@@ -92,3 +92,46 @@ fn tools_are_those_that_this_project_has() {
     assert!(said.contains("witness_send"), "{said}");
     assert!(!said.contains("witness_put"), "{said}");
 }
+
+#[test]
+fn every_model_of_the_list_is_looked_at() {
+    let folder = folder(&[]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    fs::create_dir(folder.join("scripts")).unwrap();
+    let script = "replies: [{ text: Done. }]\n";
+    fs::write(folder.join("scripts/tidy.yaml"), script).unwrap();
+    fs::create_dir_all(folder.join("agents")).unwrap();
+    for (models, said) in [
+        ("scripted/tidy", None),
+        (
+            "[scripted/tidy, nosuch/x]",
+            Some("its model `nosuch/x` can't be asked. There is no provider `nosuch`."),
+        ),
+        (
+            "[scripted/tidy, openai/x]",
+            Some(
+                "its model `openai/x` can't be asked. There is no key for `openai`: set OPENAI_API_KEY.",
+            ),
+        ),
+        (
+            "[openai/x, scripted/tidy]",
+            Some("its model `openai/x` can't be asked. There is no key"),
+        ),
+    ] {
+        let agent = format!("---\nmodel: {models}\n---\nYou tidy.");
+        fs::write(folder.join("agents/a.md"), agent).unwrap();
+        let (out, _) = run(folder, &["agents", "check"], 0);
+        let notes: Vec<&str> = out.lines().filter(|line| line.contains("note:")).collect();
+        match said {
+            Some(said) => assert!(notes.len() == 1 && notes[0].contains(said), "{out}"),
+            None => assert_eq!(out, "", "{models}"),
+        }
+    }
+    fs::write(folder.join("agents/a.md"), "---\nmodel: []\n---\nYou tidy.").unwrap();
+    let (out, _) = run(folder, &["agents", "check"], 2);
+    assert!(
+        out.starts_with("agents/a.md:2:8: `model` names no model"),
+        "{out}"
+    );
+}
