@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::usage::Tariff;
+use longhaul_core::usage::{Micros, Tariff};
 use longhaul_engine::like::nearest;
-use longhaul_model::prices::Prices;
+use longhaul_model::prices::{Prices, dollars};
 
 use crate::assemble::providers::{Provider, Providers};
 use crate::config::env::Env;
-use crate::config::known::{DEFAULT, IDLE};
+use crate::config::known::{CASSETTE, DEFAULT, IDLE, SCRIPTED};
 use crate::config::settings::Config;
 
 /// Providers whose key alone is enough, in the order in which they are looked at.
@@ -165,6 +165,34 @@ impl Menu {
     pub fn tariff(&self, provider: &str, model: &str) -> Tariff {
         let entry = self.prices.find(provider, model);
         entry.map_or_else(Tariff::default, |entry| entry.tariff())
+    }
+
+    /// That a budget in dollars can't hold models without a price, if there are
+    /// some among these.
+    pub fn unbound(&self, names: &[String], budget: Option<Micros>) -> Option<String> {
+        let is_unbound = |name: &&String| {
+            let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+            // What is played costs nothing.
+            let is_played = [SCRIPTED, CASSETTE].contains(&provider);
+            !is_played && self.tariff(provider, model).price.is_none()
+        };
+        let names: Vec<&str> = names
+            .iter()
+            .filter(is_unbound)
+            .map(String::as_str)
+            .collect();
+        let budget = dollars(budget?.0);
+        let (has, it) = match names.as_slice() {
+            [] => return None,
+            [_] => ("has", "it"),
+            [_, ..] => ("have", "them"),
+        };
+        Some(format!(
+            "{} {has} no price here, so the budget of ${budget} can't hold {it}; caps of tokens \
+             and turns can. To set a price: longhaul models price {}",
+            names.join(" and "),
+            names.join(" ")
+        ))
     }
 
     /// That there is no model, and every way to one.

@@ -8,17 +8,19 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use longhaul::agents::check;
 use longhaul::agents::load::{AgentError, Loaded, LoadedAgent};
+use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
 use longhaul::span;
 use longhaul::written::plain;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, Verdict};
 use longhaul_core::time::Clock;
-use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::ports::Models;
 use serde_json::{Value, json};
 
-use crate::cli::{fail, here, say};
+use crate::cli::fail::{self, Failure};
+use crate::cli::{here, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
@@ -91,10 +93,14 @@ impl Agents {
                     Some(equipped) => Some(equipped.may_be_once()),
                     None => (tool == "read_output").then_some(false),
                 };
-                let models = models(&config, &clock);
+                let asking = Asking {
+                    models: models(&config, &clock),
+                    menu: Menu::of(&config).map_err(Failure::usage)?,
+                    defaults: config.defaults(),
+                };
                 check.run(&loaded, |agent| {
                     let mut notes = check::notes(agent, is_once);
-                    notes.extend(of_models(agent, &*models));
+                    notes.extend(asking.notes(agent));
                     notes
                 })
             }
@@ -103,20 +109,35 @@ impl Agents {
     }
 }
 
-/// What is to be said of an agent's models, the first and those behind it.
-fn of_models(agent: &Agent, models: &dyn Models) -> Vec<String> {
-    let named: Vec<Option<&str>> = match agent.models.as_slice() {
-        [] => vec![None],
-        models => models.iter().map(|model| Some(model.as_str())).collect(),
-    };
-    let missing = named.into_iter().filter_map(|named| {
-        let why = models.find(named).err()?;
-        Some(match named {
-            Some(named) => format!("its model `{named}` can't be asked. {why}"),
-            None => format!("it has no model here. {why}"),
-        })
-    });
-    missing.collect()
+/// The models that can be asked here, and what binds those who ask.
+#[derive(Debug)]
+struct Asking {
+    models: Arc<dyn Models>,
+    menu: Menu,
+    defaults: Defaults,
+}
+
+impl Asking {
+    /// What is to be said of an agent's models, the first and those behind it.
+    fn notes(&self, agent: &Agent) -> Vec<String> {
+        let named: Vec<Option<&str>> = match agent.models.as_slice() {
+            [] => vec![None],
+            models => models.iter().map(|model| Some(model.as_str())).collect(),
+        };
+        let (mut notes, mut asked) = (Vec::new(), Vec::new());
+        for named in named {
+            match (self.models.find(named), named) {
+                (Ok(found), _) => asked.push(found.name),
+                (Err(why), Some(named)) => {
+                    notes.push(format!("its model `{named}` can't be asked. {why}"));
+                }
+                (Err(why), None) => notes.push(format!("it has no model here. {why}")),
+            }
+        }
+        let policy = agent.policy(&self.defaults, BudgetPatch::default());
+        notes.extend(self.menu.unbound(&asked, policy.budget.micros));
+        notes
+    }
 }
 
 impl Ls {

@@ -133,12 +133,13 @@ fn cost(run: &RunView) -> String {
     if scripted {
         return "$0.00 (scripted)".to_owned();
     }
-    let spent = match run.cost_usd {
-        Some(usd) => dollars(Some(usd)),
-        None => "not known: the model has no price here".to_owned(),
-    };
-    match run.budget.usd {
-        Some(cap) => format!("{spent} of {}", dollars(Some(cap))),
-        None => spent,
+    let cap = run.budget.usd.map(|cap| dollars(Some(cap)));
+    match (run.cost_usd, cap) {
+        (Some(usd), Some(cap)) => format!("{} of {cap}", dollars(Some(usd))),
+        (Some(usd), None) => dollars(Some(usd)),
+        (None, Some(cap)) => {
+            format!("not known: the model has no price here, and the budget of {cap} can't hold it")
+        }
+        (None, None) => "not known: the model has no price here".to_owned(),
     }
 }

@@ -119,7 +119,7 @@ impl Run {
         if let Some(model) = self.tape.model(&here)? {
             asked.ask(model);
         }
-        let task = prepare(&asked, server.as_ref(), &here)?;
+        let task = prepare(&asked, server.as_ref(), &here)?.tell(self.follow.manner().silent);
         let manner = self.follow.manner();
         let listening = match self.tape.records() {
             true => Some(self.tape.listen(&here)?),

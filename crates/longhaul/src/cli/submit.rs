@@ -9,10 +9,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use longhaul::agents::load::AgentError;
+use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
+use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 
 use crate::cli::desk::find::{Server, beside, server};
@@ -48,7 +50,7 @@ impl Submit {
             Some(_) => here::with_env_file_if_sound(here),
             None => here,
         };
-        let task = prepare(&self.task, server.as_ref(), &here)?;
+        let task = prepare(&self.task, server.as_ref(), &here)?.tell(self.json);
         let desk = beside(server)?;
         runtime::small()?.block_on(async {
             let taken = desk.submit(task).await;
@@ -65,6 +67,26 @@ impl Submit {
     }
 }
 
+/// A task that can be done.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    task: Task,
+    /// What there is to say before it is handed over.
+    notes: Vec<String>,
+}
+
+impl Prepared {
+    /// The task. What there is to say is said, unless nothing is to be told.
+    pub(crate) fn tell(self, silent: bool) -> Task {
+        if !silent {
+            for note in &self.notes {
+                say::talk(&format!("note: {note}"));
+            }
+        }
+        self.task
+    }
+}
+
 /// The task that was typed, after a look whether it can be done at all: nothing
 /// is made on disk for a name that nobody has. A server that somebody named has
 /// agents and models of its own, and looks for itself.
@@ -72,9 +94,11 @@ pub(crate) fn prepare(
     args: &TaskArgs,
     server: Option<&Server>,
     here: &Surroundings,
-) -> anyhow::Result<Task> {
+) -> anyhow::Result<Prepared> {
     if server.is_some_and(|server| server.is_named) {
-        return args.task();
+        let task = args.task()?;
+        let notes = Vec::new();
+        return Ok(Prepared { task, notes });
     }
     let config = here::quiet_config(here)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -91,21 +115,25 @@ pub(crate) fn prepare(
             .into(),
     })?;
     let agent = &found.agent;
-    // A server has keys of its own, and looks for itself.
-    if server.is_none() {
-        let named: Vec<Option<&str>> = match (args.model(), agent.models.as_slice()) {
-            (Some(model), _) => vec![Some(model)],
-            (None, []) => vec![None],
-            (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),
-        };
-        let models = models(&config, &clock);
-        for named in named {
-            models.find(named).map_err(|sentence| {
+    let menu = Menu::of(&config).map_err(Failure::usage)?;
+    let named = named(args, agent);
+    let asked: Vec<String> = match server {
+        // It has keys of its own, and looks for itself.
+        Some(_) => {
+            let named = named.into_iter().flatten();
+            let meant = named.filter_map(|named| menu.choose(Some(named), |_| None).ok());
+            meant.map(|choice| choice.name).collect()
+        }
+        None => {
+            let models = models(&config, &clock);
+            let found = named.into_iter().map(|named| models.find(named));
+            let found = found.map(|found| found.map(|found| found.name));
+            found.collect::<Result<_, _>>().map_err(|sentence| {
                 let words = format!("no model for agent `{}`: {sentence}", agent.name);
                 fail::engine(Problem::new("no_model", words))
-            })?;
+            })?
         }
-    }
+    };
     let task = args.task()?;
     let known = |name: &&String| !agent.context.contains(name);
     if let Some(name) = task.context.keys().find(known) {
@@ -122,5 +150,17 @@ pub(crate) fn prepare(
             .hint("look at it", format!("longhaul agents show {}", agent.name))
             .into());
     }
-    Ok(task)
+    let policy = agent.policy(&config.defaults(), task.budget);
+    let unbound = menu.unbound(&asked, policy.budget.micros);
+    let notes = unbound.into_iter().collect();
+    Ok(Prepared { task, notes })
+}
+
+/// The models that are named, the first and those behind it; none: the project's own.
+fn named<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
+    match (args.model(), agent.models.as_slice()) {
+        (Some(model), _) => vec![Some(model)],
+        (None, []) => vec![None],
+        (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),
+    }
 }

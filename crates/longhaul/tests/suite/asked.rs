@@ -358,3 +358,54 @@ fn a_stream_that_breaks_is_asked_again_and_counted() {
         assert_eq!(messages, 4, "{api}");
     }
 }
+
+#[test]
+fn a_budget_that_can_t_hold_a_model_is_told() {
+    let house = House::new(&[]);
+    let note = |names: &str, budget: &str| {
+        format!("note: {names} no price here, so the budget of {budget} can't hold ")
+    };
+    let said = house.say(&["run", "buyer", "milk", "--budget", "2"], 0);
+    assert!(
+        said.err.contains(&note("my-anthropic/buy has", "$2.00")),
+        "{said:?}"
+    );
+    let page = house.say(&["show", "@last"], 0).out;
+    let cost = "not known: the model has no price here, and the budget of $2.00 can't hold it";
+    assert!(page.contains(cost), "{page}");
+    let said = house.say(&["submit", "buyer", "milk"], 0);
+    assert!(
+        said.err.contains(&note("my-anthropic/buy has", "$5.00")),
+        "{said:?}"
+    );
+    for silent in ["--json", "--quiet"] {
+        let said = house.say(&["run", "buyer", "milk", silent], 0);
+        assert!(!said.err.contains("no price"), "{said:?}");
+    }
+    let said = house.say(&["submit", "buyer", "milk", "--json"], 0);
+    assert!(!said.err.contains("no price"), "{said:?}");
+    // Each of the list counts, and what costs nothing does not.
+    let models = "[my-chat/buy, scripted/buy, ollama/x, my-responses/buy]";
+    agent(&house.project, "buyer", models);
+    let both = note("my-chat/buy and my-responses/buy have", "$5.00");
+    let said = house.say(&["agents", "check", "buyer"], 0);
+    assert!(said.out.contains(&both), "{said:?}");
+    assert!(
+        said.out
+            .contains("longhaul models price my-chat/buy my-responses/buy")
+    );
+    let said = house.say(&["run", "buyer", "milk"], 0);
+    assert!(said.err.contains(&both), "{said:?}");
+    let said = house.say(&["run", "buyer", "milk", "--model", "scripted/buy"], 0);
+    assert!(!said.err.contains("no price"), "{said:?}");
+    // Whoever sets the prices has a budget that holds.
+    let toml = house.project.path().join("longhaul.toml");
+    let mut set = fs::read_to_string(&toml).unwrap();
+    for name in ["my-chat/buy", "my-responses/buy"] {
+        set.push_str(&format!("[prices.\"{name}\"]\ninput = 1\noutput = 2\n"));
+    }
+    fs::write(&toml, set).unwrap();
+    let said = house.say(&["run", "buyer", "milk"], 0);
+    assert!(!said.err.contains("no price"), "{said:?}");
+    assert_eq!(house.say(&["agents", "check", "buyer"], 0).out, "");
+}
