@@ -20,6 +20,7 @@ use longhaul_engine::ports::Models;
 use serde_json::{Value, json};
 
 use crate::cli::fail::{self, Failure};
+use crate::cli::submit::only_with_env_file;
 use crate::cli::{here, say};
 
 const EXAMPLES: &str = "Examples:
@@ -93,8 +94,13 @@ impl Agents {
                     Some(equipped) => Some(equipped.may_be_once()),
                     None => (tool == "read_output").then_some(false),
                 };
+                let filed = here::with_env_file_if_sound(here.clone());
+                let filed = (filed.env != here.env)
+                    .then(|| here::quiet_config(&filed))
+                    .transpose()?;
                 let asking = Asking {
                     models: models(&config, &clock),
+                    filed: filed.map(|config| models(&config, &clock)),
                     menu: Menu::of(&config).map_err(Failure::usage)?,
                     defaults: config.defaults(),
                 };
@@ -113,6 +119,8 @@ impl Agents {
 #[derive(Debug)]
 struct Asking {
     models: Arc<dyn Models>,
+    /// The same with the project's `.env`, where there is one.
+    filed: Option<Arc<dyn Models>>,
     menu: Menu,
     defaults: Defaults,
 }
@@ -126,13 +134,21 @@ impl Asking {
         };
         let (mut notes, mut asked) = (Vec::new(), Vec::new());
         for named in named {
-            match (self.models.find(named), named) {
-                (Ok(found), _) => asked.push(found.name),
-                (Err(why), Some(named)) => {
-                    notes.push(format!("its model `{named}` can't be asked. {why}"));
+            let why = match self.models.find(named) {
+                Ok(found) => {
+                    asked.push(found.name);
+                    continue;
                 }
-                (Err(why), None) => notes.push(format!("it has no model here. {why}")),
-            }
+                Err(why) => why,
+            };
+            let filed = self.filed.as_ref();
+            let filed = filed.and_then(|filed| filed.find(named).ok());
+            notes.push(match (&filed, named) {
+                (Some(found), _) => only_with_env_file(&found.name),
+                (None, Some(named)) => format!("its model `{named}` can't be asked. {why}"),
+                (None, None) => format!("it has no model here. {why}"),
+            });
+            asked.extend(filed.map(|found| found.name));
         }
         let policy = agent.policy(&self.defaults, BudgetPatch::default());
         notes.extend(self.menu.unbound(&asked, policy.budget.micros));

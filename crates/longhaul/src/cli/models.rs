@@ -50,7 +50,8 @@ enum Command {
 
 impl Models {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let config = here::config(&here::surroundings()?)?;
+        let here = here::surroundings()?;
+        let config = here::config(&here)?;
         let menu = Menu::of(&config).map_err(Failure::usage)?;
         match &self.command {
             None => self.list.run(&menu)?,
@@ -58,7 +59,9 @@ impl Models {
             Some(Command::Price(price)) => price.run(&menu)?,
             Some(Command::Check(check)) => {
                 tell_of_env_file(&config);
-                return check.run(&menu);
+                let filed = here::quiet_config(&here::with_env_file_if_sound(here))?;
+                let filed = Menu::of(&filed).map_err(Failure::usage)?;
+                return check.run(&menu, &filed);
             }
         }
         if !matches!(self.command, Some(Command::Price(_))) {
@@ -68,9 +71,11 @@ impl Models {
     }
 }
 
-/// Two commands find keys in a file that this one does not read.
+/// Some commands find keys in a file that this one does not read.
 fn tell_of_env_file(config: &Config) {
     if config.root.join(".env").is_file() {
-        say::talk("note: `run` and `dev` read .env too, and may find more keys there");
+        say::talk(
+            "note: `run`, `submit`, `watch` and `dev` read .env too, and may find more keys there",
+        );
     }
 }

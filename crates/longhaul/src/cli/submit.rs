@@ -45,12 +45,14 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let server = server()?;
-        let here = here::surroundings()?;
-        let here = match server {
-            Some(_) => here::with_env_file_if_sound(here),
-            None => here,
-        };
-        let task = prepare(&self.task, server.as_ref(), &here)?.tell(self.json);
+        let bare = here::surroundings()?;
+        // Only to see whether there is a model: who drives reads it, or does not.
+        let here = here::with_env_file_if_sound(bare.clone());
+        let mut prepared = prepare(&self.task, server.as_ref(), &here)?;
+        if server.is_none() && here.env != bare.env {
+            prepared.compare(&bare)?;
+        }
+        let task = prepared.tell(self.json);
         let desk = beside(server)?;
         runtime::small()?.block_on(async {
             let taken = desk.submit(task).await;
@@ -71,6 +73,8 @@ impl Submit {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     task: Task,
+    /// The models that are asked, by their full names, as far as it is known here.
+    asked: Vec<String>,
     /// What there is to say before it is handed over.
     notes: Vec<String>,
 }
@@ -85,6 +89,25 @@ impl Prepared {
         }
         self.task
     }
+
+    /// Notes which models only those can ask who read the project's `.env`.
+    fn compare(&mut self, bare: &Surroundings) -> anyhow::Result<()> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let models = models(&here::quiet_config(bare)?, &clock);
+        let missing = self.asked.iter();
+        let missing = missing.filter(|name| models.find(Some(name)).is_err());
+        let missing = missing.map(|name| only_with_env_file(name));
+        self.notes.extend(missing.collect::<Vec<_>>());
+        Ok(())
+    }
+}
+
+/// That the key of a model stands where not everybody looks.
+pub(crate) fn only_with_env_file(model: &str) -> String {
+    format!(
+        "the key for `{model}` stands in .env only: `run`, `watch` and `dev` read that file, \
+         `worker` and `serve` don't"
+    )
 }
 
 /// The task that was typed, after a look whether it can be done at all: nothing
@@ -97,8 +120,8 @@ pub(crate) fn prepare(
 ) -> anyhow::Result<Prepared> {
     if server.is_some_and(|server| server.is_named) {
         let task = args.task()?;
-        let notes = Vec::new();
-        return Ok(Prepared { task, notes });
+        let (asked, notes) = (Vec::new(), Vec::new());
+        return Ok(Prepared { task, asked, notes });
     }
     let config = here::quiet_config(here)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -153,7 +176,7 @@ pub(crate) fn prepare(
     let policy = agent.policy(&config.defaults(), task.budget);
     let unbound = menu.unbound(&asked, policy.budget.micros);
     let notes = unbound.into_iter().collect();
-    Ok(Prepared { task, notes })
+    Ok(Prepared { task, asked, notes })
 }
 
 /// The models that are named, the first and those behind it; none: the project's own.

@@ -93,7 +93,37 @@ fn the_list_shows_keys_by_name_and_where_the_default_comes_from() {
     );
     fs::write(folder.join(".env"), format!("OPENAI_API_KEY={KEY}\n")).unwrap();
     let (_, err) = run(folder, &["models"], &[], 0);
-    assert!(err.contains("`run` and `dev` read .env too"), "{err}");
+    let reads = "`run`, `submit`, `watch` and `dev` read .env too";
+    assert!(err.contains(reads), "{err}");
+}
+
+#[test]
+fn a_key_in_the_env_file_is_enough_to_submit_and_who_does_not_read_it_says_so() {
+    let folder = folder("");
+    let folder = folder.path();
+    fs::create_dir(folder.join("agents")).unwrap();
+    fs::write(
+        folder.join("agents/writer.md"),
+        "---\nmodel: openai/gpt-5\n---\nYou write.",
+    )
+    .unwrap();
+    let submit = ["submit", "writer", "a line"];
+    run(folder, &submit, &[], 2);
+    fs::write(folder.join(".env"), format!("OPENAI_API_KEY={KEY}\n")).unwrap();
+    let note = "the key for `openai/gpt-5` stands in .env only: `run`, `watch` and `dev` read that file, `worker` and `serve` don't";
+    let (_, err) = run(folder, &submit, &[], 0);
+    assert!(err.contains(&format!("note: {note}")), "{err}");
+    let (_, err) = run(folder, &[&submit[..], &["--json"]].concat(), &[], 0);
+    assert!(!err.contains(".env"), "{err}");
+    let (out, _) = run(folder, &["agents", "check"], &[], 0);
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(out.contains(note), "{out}");
+    let (_, err) = run(folder, &["models", "check", "openai"], &[], 2);
+    let said = "there is no key for `openai`: set OPENAI_API_KEY; .env sets OPENAI_API_KEY, but this command does not read that file";
+    assert!(err.contains(said), "{err}");
+    // A variable that is really set is nothing to speak of.
+    let (_, err) = run(folder, &submit, &[("OPENAI_API_KEY", KEY)], 0);
+    assert!(!err.contains(".env"), "{err}");
 }
 
 #[test]

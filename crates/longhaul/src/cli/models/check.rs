@@ -53,8 +53,9 @@ struct Report<'a> {
 }
 
 impl Check {
-    pub(crate) fn run(&self, menu: &Menu) -> anyhow::Result<Exit> {
-        let asked = self.asked(menu)?;
+    /// Asks; `filed` is the menu with the keys of the project's `.env`.
+    pub(crate) fn run(&self, menu: &Menu, filed: &Menu) -> anyhow::Result<Exit> {
+        let asked = self.asked(menu, filed)?;
         let named = !self.names.is_empty();
         let reports = runtime::small()?.block_on(async {
             let asking = asked.into_iter().map(|provider| ask(menu, provider, named));
@@ -80,7 +81,7 @@ impl Check {
     }
 
     /// Who is asked.
-    fn asked<'a>(&self, menu: &'a Menu) -> anyhow::Result<Vec<&'a Provider>> {
+    fn asked<'a>(&self, menu: &'a Menu, filed: &Menu) -> anyhow::Result<Vec<&'a Provider>> {
         if self.names.is_empty() {
             let all = menu.providers.all().iter();
             return Ok(all
@@ -96,7 +97,13 @@ impl Check {
             }
             let provider = menu.providers.find(name).map_err(Failure::usage)?;
             if provider.needs_key() && provider.key(&menu.env).is_none() {
-                let words = format!("there is no key for `{name}`: set {}", provider.variables());
+                let mut words =
+                    format!("there is no key for `{name}`: set {}", provider.variables());
+                if let Some((variable, _)) = provider.key(&filed.env) {
+                    words.push_str(&format!(
+                        "; .env sets {variable}, but this command does not read that file"
+                    ));
+                }
                 return Err(Failure::usage(words)
                     .hint("see which are set", "longhaul models")
                     .into());
