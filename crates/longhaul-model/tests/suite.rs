@@ -13,5 +13,6 @@ mod suite {
     mod scripted;
     mod secrets;
     mod spec;
+    mod wires;
     mod words;
 }

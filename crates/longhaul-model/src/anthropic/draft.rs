@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
-use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
+use crate::anthropic::wire::{Delta, Ending, Frame, Letter, says_error, stop};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::guess::Guess;
 use crate::sse::Event;
@@ -49,7 +49,8 @@ impl Reading {
         self.guess.usage(self.bytes)
     }
 
-    fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
+    /// Hears a frame, which came as this.
+    fn hear(&mut self, frame: &Frame<'_>, raw: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
         match frame.kind.as_str() {
             "message_start" => self.begin(frame)?,
             "content_block_start" => self.open(frame, ear)?,
@@ -58,6 +59,10 @@ impl Reading {
             "message_stop" => return Ok(Heed::Over),
             // A block's end adds nothing: all of them end with the message.
             "content_block_stop" => {}
+            "ping" => return Ok(Heed::Idle),
+            _ if frame.error.is_some_and(says_error) => {
+                return Err(Fault::Told(raw.to_owned()));
+            }
             _ => return Ok(Heed::Idle),
         }
         Ok(Heed::Moved)
@@ -164,18 +169,17 @@ impl Codec for Reading {
         if event.data == DONE || event.data.is_empty() {
             return Ok(Heed::Idle);
         }
-        let frames = event.read::<Frame<'_>>();
-        let frames =
-            frames.map_err(|bad| Fault::Nonsense(format!("an event is no JSON: {bad}")))?;
+        let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
         let mut heed = Heed::Idle;
-        for mut frame in frames {
+        for raw in event.read::<&RawValue>().map_err(bad)? {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
             if frame.kind.is_empty() {
                 frame.kind = event.name.clone().unwrap_or_default();
             }
             if frame.kind == "error" {
-                return Err(Fault::Told(event.data.clone()));
+                return Err(Fault::Told(raw.get().to_owned()));
             }
-            match self.hear(&frame, ear)? {
+            match self.hear(&frame, raw.get(), ear)? {
                 Heed::Idle => {}
                 Heed::Moved => heed = Heed::Moved,
                 Heed::Over => return Ok(Heed::Over),
@@ -191,6 +195,9 @@ impl Codec for Reading {
         let letter = match letter {
             Ok(letter) if letter.kind == "error" => return Err(Fault::Told(text.to_owned())),
             Ok(letter) if letter.content.is_some() => letter,
+            Ok(letter) if letter.error.is_some_and(says_error) => {
+                return Err(Fault::Told(text.to_owned()));
+            }
             Ok(_) | Err(_) => {
                 let what = "neither a stream nor a message";
                 return Err(Fault::Nonsense(what.to_owned()));

@@ -34,6 +34,8 @@ pub(super) struct Frame<'a> {
     pub(super) delta: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
 }
 
 /// A message, whole or as it begins.
@@ -49,6 +51,14 @@ pub(super) struct Letter<'a> {
     pub(super) stop_reason: Option<String>,
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// Whether an `error` says that something failed. Servers that only speak this API
+/// leave out the kind around it.
+pub(super) fn says_error(error: &RawValue) -> bool {
+    error.get().starts_with(['{', '"'])
 }
 
 /// How a message ends.

@@ -2,7 +2,7 @@
 //! fails, and where servers differ.
 
 mod failures;
-mod kit;
+pub(crate) mod kit;
 mod odd;
 mod quirks;
 mod requests;
