@@ -66,6 +66,12 @@ impl Blame<'_> {
         self.failure(FailureClass::Server, &message, Some((200, headers)))
     }
 
+    /// An answer that is more than anybody can use: asking again brings it again.
+    pub(crate) fn too_much(&self, headers: &HeaderMap, what: &str) -> Failure {
+        let message = format!("{} says too much: {what}", self.provider);
+        self.failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
+    }
+
     /// An answer that came whole and is no reply, such as a proxy's page.
     pub(crate) fn strange(&self, headers: &HeaderMap, what: &str, body: &[u8]) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES)];

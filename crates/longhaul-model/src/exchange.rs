@@ -55,6 +55,8 @@ pub(crate) enum Fault {
     Told(String),
     /// What it says makes no sense.
     Nonsense(String),
+    /// It says more than anybody can use, and would again.
+    TooMuch(String),
 }
 
 /// A line to one operation of a provider.
@@ -107,6 +109,7 @@ impl Line {
                 Ended::Trouble(trouble) => blame.lost(&trouble, Some(&headers)),
                 Ended::Fault(Fault::Told(error)) => blame.told(&headers, &error),
                 Ended::Fault(Fault::Nonsense(what)) => blame.nonsense(&headers, &what),
+                Ended::Fault(Fault::TooMuch(what)) => blame.too_much(&headers, &what),
                 Ended::Strange(what, body) => blame.strange(&headers, &what, &body),
             };
             Failure {
@@ -145,7 +148,7 @@ impl Line {
             return self.hear(answer, codec, ear).await;
         };
         codec.whole(&body, ear).map_err(|fault| match fault {
-            Fault::Told(_) => Ended::Fault(fault),
+            Fault::Told(_) | Fault::TooMuch(_) => Ended::Fault(fault),
             Fault::Nonsense(what) => Ended::Strange(what, body),
         })
     }

@@ -6,6 +6,7 @@
 mod adapter;
 mod album;
 pub mod anthropic;
+mod arguments;
 mod blame;
 pub mod cassette;
 pub mod chat;

@@ -97,6 +97,11 @@ impl Open {
         }
     }
 
+    /// Whether it is a call.
+    pub(super) const fn is_call(&self) -> bool {
+        matches!(self.kind, Kind::Call { .. })
+    }
+
     /// The words for the reader so far.
     pub(super) fn words(&self) -> &str {
         match &self.kind {

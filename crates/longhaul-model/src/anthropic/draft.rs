@@ -13,6 +13,7 @@ use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
 use crate::anthropic::wire::{Delta, Ending, Frame, Letter, says_error, stop};
+use crate::arguments::check_count;
 use crate::exchange::{Codec, Fault, Heed};
 use crate::guess::Guess;
 use crate::sse::Event;
@@ -30,6 +31,8 @@ pub(super) struct Reading {
     counts: Counts,
     reason: Option<String>,
     blocks: Vec<Open>,
+    /// So many of them are calls.
+    calls: usize,
     /// Which block has which index; a new one takes it from an old one.
     places: BTreeMap<u64, usize>,
     /// So much of a reply has come.
@@ -90,6 +93,8 @@ impl Reading {
 
     fn push(&mut self, raw: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let block = Open::new(raw).map_err(Fault::Nonsense)?;
+        self.calls += usize::from(block.is_call());
+        check_count(self.calls)?;
         self.bytes += raw.len() as u64;
         say(block.words(), ear);
         self.blocks.push(block);

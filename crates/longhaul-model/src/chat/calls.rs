@@ -9,12 +9,10 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
+use crate::arguments::check_count;
 use crate::chat::wire::says;
 use crate::exchange::Fault;
 use crate::fields::{Fields, Later};
-
-/// So many calls a reply may have.
-const CALLS_MAX: usize = 1_024;
 
 /// The fields of a call that are written from what is known.
 const KNOWN: &[&str] = &["index", "id", "type", "function", "name", "arguments"];
@@ -81,10 +79,7 @@ impl Calls {
             false => self.place(&piece),
         };
         let place = known.unwrap_or(self.all.len());
-        if place >= CALLS_MAX {
-            let what = format!("a reply of more than {CALLS_MAX} calls");
-            return Err(Fault::Nonsense(what));
-        }
+        check_count(place + 1)?;
         if let Some(index) = piece.index {
             self.places.insert(index, place);
         }

@@ -11,6 +11,7 @@ use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
+use crate::arguments::check_count;
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::Fields;
 use crate::guess::Guess;
@@ -230,6 +231,7 @@ impl Reading {
             return Err(Fault::Told(error.to_owned()));
         }
         self.take_output(&letter.output.unwrap_or_default(), ear)?;
+        check_count(self.items.iter().filter(|item| item.is_call()).count())?;
         if self.items.iter().any(Open::is_nameless_call) {
             let what = "arguments of a call that never began";
             return Err(Fault::Nonsense(what.to_owned()));

@@ -56,6 +56,11 @@ impl Open {
         self.is_whole && self.item.as_ref() == Some(item)
     }
 
+    /// Whether it is a call.
+    pub(super) fn is_call(&self) -> bool {
+        self.kind == "function_call"
+    }
+
     /// Whether arguments came for a call that nobody knows.
     pub(super) const fn is_nameless_call(&self) -> bool {
         self.item.is_none() && !self.arguments.is_empty()

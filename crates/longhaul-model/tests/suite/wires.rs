@@ -57,3 +57,58 @@ async fn an_error_is_told_however_it_is_wrapped() {
         }
     }
 }
+
+/// The events of a reply of so many calls, on each wire in turn.
+fn calls(count: usize) -> [Vec<String>; 3] {
+    let each = |event: &dyn Fn(usize) -> String, end: &[&str]| -> Vec<String> {
+        let end = end.iter().map(|event| (*event).to_owned());
+        (0..count).map(event).chain(end).collect()
+    };
+    [
+        each(
+            &|n| {
+                format!(
+                    r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"tool_use","id":"t{n}","name":"clock","input":{{}}}}}}"#
+                )
+            },
+            &[r#"{"type":"message_stop"}"#],
+        ),
+        each(
+            &|n| {
+                format!(
+                    r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{n},"id":"t{n}","function":{{"name":"clock","arguments":""}}}}]}}}}]}}"#
+                )
+            },
+            &[r#"{"choices":[{"finish_reason":"stop"}]}"#, "[DONE]"],
+        ),
+        each(
+            &|n| {
+                format!(
+                    r#"{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"function_call","call_id":"t{n}","name":"clock","arguments":""}}}}"#
+                )
+            },
+            &[r#"{"type":"response.completed"}"#],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn too_many_calls_are_the_same_fault_and_asking_again_does_not_help() {
+    for count in [1_024, 1_025, 2_000] {
+        for (wire, stream) in WIRES.into_iter().zip(calls(count)) {
+            let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
+            match heard(wire, events(&stream)).await {
+                Ok(answered) => {
+                    let heard = answered.reply.calls().count();
+                    assert_eq!((heard, count), (1_024, 1_024), "{}", wire.0);
+                }
+                Err(failure) => {
+                    assert!(count > 1_024, "{} {failure:?}", wire.0);
+                    assert_eq!(failure.class.as_str(), "invalid_request", "{}", wire.0);
+                    let words = "says too much: a reply of more than 1024 calls";
+                    assert!(failure.message.ends_with(words), "{}", failure.message);
+                }
+            }
+        }
+    }
+}

@@ -107,7 +107,7 @@ async fn more_calls_than_anybody_makes() {
     .await;
     let model = model(&server);
     let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-    let words = "moonshot makes no sense: a reply of more than 1024 calls";
+    let words = "moonshot says too much: a reply of more than 1024 calls";
     assert_eq!(failure.message, words);
     let answered = answer(&server, &model, &hello()).await.0.unwrap();
     assert_eq!(answered.reply.calls().count(), 1_024);
