@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
-use crate::anthropic::wire::{Delta, Ending, Frame, Letter, says_error, stop};
-use crate::arguments::check_count;
+use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
+use crate::arguments::{check_count, says};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::guess::Guess;
 use crate::sse::Event;
@@ -54,16 +54,17 @@ impl Reading {
 
     /// Hears a frame, which came as this.
     fn hear(&mut self, frame: &Frame<'_>, raw: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
-        match frame.kind.as_str() {
-            "message_start" => self.begin(frame)?,
+        match frame.kind.as_deref().unwrap_or_default() {
+            "message_start" => self.begin(frame),
             "content_block_start" => self.open(frame, ear)?,
             "content_block_delta" => self.grow(frame, ear)?,
-            "message_delta" => self.end(frame)?,
+            "message_delta" => self.end(frame),
             "message_stop" => return Ok(Heed::Over),
             // A block's end adds nothing: all of them end with the message.
             "content_block_stop" => {}
             "ping" => return Ok(Heed::Idle),
-            _ if frame.error.is_some_and(says_error) => {
+            // Servers that only speak this API leave out the kind around an error.
+            _ if frame.error.is_some_and(says) => {
                 return Err(Fault::Told(raw.to_owned()));
             }
             _ => return Ok(Heed::Idle),
@@ -71,21 +72,22 @@ impl Reading {
         Ok(Heed::Moved)
     }
 
-    fn begin(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
-        let letter: Letter<'_> = read(frame.message, "message")?;
+    /// Hears the beginning, which a reply can do without.
+    fn begin(&mut self, frame: &Frame<'_>) {
+        let letter = frame.message.map(|raw| serde_json::from_str(raw.get()));
+        let Some(Ok(letter)) = letter else {
+            return;
+        };
+        let letter: Letter<'_> = letter;
         self.model = letter.model.or_else(|| self.model.take());
         if let Some(usage) = letter.usage {
             self.counts.hear(usage.get());
         }
-        Ok(())
     }
 
     fn open(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
         let raw = part(frame.content_block, "content_block")?;
-        let index = match frame.index {
-            Some(_) => read(frame.index, "index")?,
-            None => self.blocks.len() as u64,
-        };
+        let index = frame.index.unwrap_or(self.blocks.len() as u64);
         self.push(raw, ear)?;
         self.places.insert(index, self.blocks.len() - 1);
         Ok(())
@@ -106,7 +108,7 @@ impl Reading {
         let delta = Delta::read(raw)
             .map_err(|bad| Fault::Nonsense(format!("the `delta` of an event: {bad}")))?;
         let place = match frame.index {
-            Some(_) => self.places.get(&read(frame.index, "index")?).copied(),
+            Some(index) => self.places.get(&index).copied(),
             // Without an index it can only be the block that began last.
             None => self.blocks.len().checked_sub(1),
         };
@@ -128,27 +130,22 @@ impl Reading {
                 "`{kind}` for a block that never began"
             )));
         }
-        let index = match frame.index {
-            Some(_) => read(frame.index, "index")?,
-            None => 0,
-        };
         let place = self.blocks.len();
-        self.places.insert(index, place);
+        self.places.insert(frame.index.unwrap_or(0), place);
         self.blocks.push(Open::text());
         self.blocks
             .get_mut(place)
             .ok_or_else(|| Fault::Nonsense("a block that is nowhere".to_owned()))
     }
 
-    fn end(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
-        if frame.delta.is_some() {
-            let ending: Ending = read(frame.delta, "delta")?;
-            self.reason = ending.stop_reason.or_else(|| self.reason.take());
+    fn end(&mut self, frame: &Frame<'_>) {
+        let ending = frame.delta.map(|raw| serde_json::from_str(raw.get()));
+        if let Some(Ok(Ending { stop_reason })) = ending {
+            self.reason = stop_reason.or_else(|| self.reason.take());
         }
         if let Some(usage) = frame.usage {
             self.counts.hear_last(usage.get());
         }
-        Ok(())
     }
 }
 
@@ -177,11 +174,15 @@ impl Codec for Reading {
         let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
         let mut heed = Heed::Idle;
         for raw in event.read::<&RawValue>().map_err(bad)? {
-            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
-            if frame.kind.is_empty() {
-                frame.kind = event.name.clone().unwrap_or_default();
+            if !raw.get().starts_with('{') {
+                let what = "an event that is no object";
+                return Err(Fault::Nonsense(what.to_owned()));
             }
-            if frame.kind == "error" {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
+            if frame.kind.as_ref().is_none_or(String::is_empty) {
+                frame.kind.clone_from(&event.name);
+            }
+            if frame.kind.as_deref() == Some("error") {
                 return Err(Fault::Told(raw.get().to_owned()));
             }
             match self.hear(&frame, raw.get(), ear)? {
@@ -196,19 +197,15 @@ impl Codec for Reading {
     fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
         let text = std::str::from_utf8(body);
         let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
-        let letter = serde_json::from_str::<Letter<'_>>(text);
-        let letter = match letter {
-            Ok(letter) if letter.kind == "error" => return Err(Fault::Told(text.to_owned())),
-            Ok(letter) if letter.content.is_some() => letter,
-            Ok(letter) if letter.error.is_some_and(says_error) => {
-                return Err(Fault::Told(text.to_owned()));
-            }
-            Ok(_) | Err(_) => {
-                let what = "neither a stream nor a message";
-                return Err(Fault::Nonsense(what.to_owned()));
-            }
-        };
-        for block in letter.content.unwrap_or_default() {
+        let strange = || Fault::Nonsense("neither a stream nor a message".to_owned());
+        let letter: Letter<'_> = serde_json::from_str(text).map_err(|_| strange())?;
+        let content = letter.content.map(|raw| serde_json::from_str(raw.get()));
+        let content: Option<Vec<&RawValue>> = content.and_then(Result::ok);
+        let bare = content.is_none() && letter.error.is_some_and(says);
+        if bare || letter.kind.as_deref() == Some("error") {
+            return Err(Fault::Told(text.to_owned()));
+        }
+        for block in content.ok_or_else(strange)? {
             self.push(block.get(), ear)?;
         }
         if let Some(usage) = letter.usage {
@@ -241,9 +238,4 @@ fn added(delta: &Delta<'_>) -> u64 {
 fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
     raw.map(RawValue::get)
         .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
-}
-
-fn read<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>, name: &str) -> Result<T, Fault> {
-    serde_json::from_str(part(raw, name)?)
-        .map_err(|bad| Fault::Nonsense(format!("the `{name}` of an event: {bad}")))
 }

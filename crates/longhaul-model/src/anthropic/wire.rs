@@ -6,6 +6,8 @@ use longhaul_core::message::StopReason;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::arguments::{count, text, word};
+
 /// The Messages API.
 #[derive(Debug)]
 pub(super) struct Messages {
@@ -22,10 +24,10 @@ pub(super) const WIRE: &str = "anthropic";
 /// One event. What its parts hold is read when it is known what it is.
 #[derive(Debug, Deserialize)]
 pub(super) struct Frame<'a> {
-    #[serde(rename = "type", default)]
-    pub(super) kind: String,
-    #[serde(borrow, default)]
-    pub(super) index: Option<&'a RawValue>,
+    #[serde(rename = "type", default, deserialize_with = "text")]
+    pub(super) kind: Option<String>,
+    #[serde(default, deserialize_with = "count")]
+    pub(super) index: Option<u64>,
     #[serde(borrow, default)]
     pub(super) message: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -41,13 +43,13 @@ pub(super) struct Frame<'a> {
 /// A message, whole or as it begins.
 #[derive(Debug, Deserialize)]
 pub(super) struct Letter<'a> {
-    #[serde(rename = "type", default)]
-    pub(super) kind: String,
-    #[serde(default)]
+    #[serde(rename = "type", default, deserialize_with = "text")]
+    pub(super) kind: Option<String>,
+    #[serde(default, deserialize_with = "text")]
     pub(super) model: Option<String>,
     #[serde(borrow, default)]
-    pub(super) content: Option<Vec<&'a RawValue>>,
-    #[serde(default)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "word")]
     pub(super) stop_reason: Option<String>,
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
@@ -55,16 +57,10 @@ pub(super) struct Letter<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Whether an `error` says that something failed. Servers that only speak this API
-/// leave out the kind around it.
-pub(super) fn says_error(error: &RawValue) -> bool {
-    error.get().starts_with(['{', '"'])
-}
-
 /// How a message ends.
 #[derive(Debug, Deserialize)]
 pub(super) struct Ending {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub(super) stop_reason: Option<String>,
 }
 
@@ -100,10 +96,11 @@ impl<'a> Delta<'a> {
     pub(super) fn read(raw: &'a str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Kind {
-            #[serde(rename = "type", default)]
-            kind: String,
+            #[serde(rename = "type", default, deserialize_with = "text")]
+            kind: Option<String>,
         }
         let Kind { kind } = serde_json::from_str(raw)?;
+        let kind = kind.unwrap_or_default();
         match DELTAS.contains(&kind.as_str()) {
             true => serde_json::from_str(raw),
             false => Ok(Self {

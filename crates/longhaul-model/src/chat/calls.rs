@@ -9,8 +9,7 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::arguments::check_count;
-use crate::chat::wire::says;
+use crate::arguments::{check_count, count_in, says};
 use crate::exchange::Fault;
 use crate::fields::{Fields, Later};
 
@@ -127,9 +126,8 @@ impl Piece {
             found.filter(is_there)
         };
         let (name, arguments) = (either("name"), either("arguments"));
-        let index = rest.take("index").filter(is_there);
-        let index = index.map(|index| serde_json::from_str(index.as_str()));
-        let id = rest.take("id").filter(is_there);
+        let index = rest.take("index");
+        let id = rest.take("id");
         let mut kept = Fields::default();
         for (name, value) in rest.into_pairs() {
             if !KNOWN.contains(&&*name) && is_there(&value) {
@@ -137,11 +135,9 @@ impl Piece {
             }
         }
         Ok(Self {
-            index: index
-                .transpose()
-                .map_err(|_| nonsense("whose index is no count"))?,
-            id: text(id.as_ref()).ok_or_else(|| nonsense("whose id is no text"))?,
-            name: text(name.as_ref()).ok_or_else(|| nonsense("whose name is no text"))?,
+            index: index.and_then(|index| count_in(index.as_str())),
+            id: text(id.as_ref()),
+            name: text(name.as_ref()),
             arguments,
             rest: kept,
         })
@@ -194,12 +190,10 @@ fn is_there(value: &RawJson) -> bool {
     value.as_str() != "null"
 }
 
-/// A text; nothing is an empty one, and anything else is none.
-fn text(value: Option<&RawJson>) -> Option<String> {
-    value.map_or_else(
-        || Some(String::new()),
-        |value| serde_json::from_str(value.as_str()).ok(),
-    )
+/// A text; anything else is an empty one.
+fn text(value: Option<&RawJson>) -> String {
+    let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
+    text.unwrap_or_default()
 }
 
 /// The arguments of a call, byte for byte. What is no JSON becomes a JSON string

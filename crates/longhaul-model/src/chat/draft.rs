@@ -10,11 +10,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
+use crate::arguments::says;
 use crate::chat::calls::Calls;
 use crate::chat::counts::Counts;
 use crate::chat::details::Details;
 use crate::chat::spell::{FIELD, REASONING, REASONING_CONTENT};
-use crate::chat::wire::{Choice, Frame, broken_off, says, stop};
+use crate::chat::wire::{Choice, Frame, broken_off, stop};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::{Fields, Later};
 use crate::guess::Guess;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::arguments::{count, says, word};
 use crate::chat::quirks::Quirks;
 
 /// The Chat Completions API of one provider.
@@ -57,15 +58,15 @@ impl Frame<'_> {
 /// One of the replies of a frame. Only the first was asked for.
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice<'a> {
-    #[serde(borrow, default)]
-    index: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "count")]
+    index: Option<u64>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) delta: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) message: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word")]
     pub(super) finish_reason: Option<String>,
     /// Where Moonshot counts.
     #[serde(borrow, default)]
@@ -74,7 +75,7 @@ pub(super) struct Choice<'a> {
 
 impl Choice<'_> {
     pub(super) fn is_first(&self) -> bool {
-        self.index.is_none_or(|index| index.get() == "0")
+        self.index.is_none_or(|index| index == 0)
     }
 
     /// The error, as if it stood where it belongs.
@@ -82,11 +83,6 @@ impl Choice<'_> {
         let error = self.error.filter(|error| says(error))?;
         Some(format!(r#"{{"error":{}}}"#, error.get()))
     }
-}
-
-/// Whether a value says anything at all.
-pub(super) fn says(raw: &RawValue) -> bool {
-    !matches!(raw.get(), "null" | r#""""# | "{}" | "[]")
 }
 
 /// Why the model stopped. Servers say `stop` where they mean calls, and the

@@ -11,7 +11,7 @@ use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
-use crate::arguments::check_count;
+use crate::arguments::{check_count, says};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::Fields;
 use crate::guess::Guess;
@@ -57,8 +57,8 @@ impl Reading {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
-        match frame.kind.as_str() {
-            "response.created" | "response.in_progress" => self.begin(frame)?,
+        match frame.kind.as_deref().unwrap_or_default() {
+            "response.created" | "response.in_progress" => self.begin(frame),
             "response.output_item.added" => self.open(frame, ear)?,
             "response.output_item.done" => self.close(frame, ear)?,
             "response.content_part.added" | "response.content_part.done" => {
@@ -75,11 +75,12 @@ impl Reading {
         Ok(Heed::Moved)
     }
 
-    fn begin(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
-        let letter: Option<Letter<'_>> = read(frame.response, "response")?;
-        let model = letter.and_then(|letter| letter.model);
-        self.model = model.or_else(|| self.model.take());
-        Ok(())
+    /// Hears the beginning, which a reply can do without.
+    fn begin(&mut self, frame: &Frame<'_>) {
+        let letter = frame.response.map(|raw| serde_json::from_str(raw.get()));
+        if let Some(Ok(Letter { model, .. })) = letter {
+            self.model = model.or_else(|| self.model.take());
+        }
     }
 
     fn open(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
@@ -108,10 +109,9 @@ impl Reading {
     }
 
     fn part(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
-        let part = part(frame.part, "part")?;
-        let place = read(frame.content_index, "content_index")?.unwrap_or(0);
+        let place = frame.content_index.unwrap_or(0);
         // Other parts come again: with their item, or as the pieces of a thought.
-        if let Some((piece, text)) = spoken(part) {
+        if let Some((piece, text)) = frame.part.and_then(|part| spoken(part.get())) {
             self.at(frame, piece)?.set((piece, place), text, ear);
         }
         Ok(())
@@ -124,11 +124,7 @@ impl Reading {
         whole: bool,
         ear: &dyn Ear,
     ) -> Result<(), Fault> {
-        let place = read(frame.summary_index, "summary_index")?;
-        let place = match place {
-            Some(place) => place,
-            None => read(frame.content_index, "content_index")?.unwrap_or(0),
-        };
+        let place = frame.summary_index.or(frame.content_index).unwrap_or(0);
         match whole {
             true => {
                 let text: Option<String> = read(piece.whole(frame), "text")?;
@@ -150,11 +146,8 @@ impl Reading {
     fn item(&self, frame: &Frame<'_>) -> Result<(RawJson, At), Fault> {
         let item = object(part(frame.item, "item")?)?;
         let at = At {
-            index: read(frame.output_index, "output_index")?,
-            id: match id(&item) {
-                Some(id) => Some(id),
-                None => read(frame.item_id, "item_id")?,
-            },
+            index: frame.output_index,
+            id: id(&item).or_else(|| frame.item_id.clone()),
         };
         Ok((item, at))
     }
@@ -162,8 +155,8 @@ impl Reading {
     /// The item that a piece belongs to; it may begin with it.
     fn at(&mut self, frame: &Frame<'_>, piece: Piece) -> Result<&mut Open, Fault> {
         let at = At {
-            index: read(frame.output_index, "output_index")?,
-            id: read(frame.item_id, "item_id")?,
+            index: frame.output_index,
+            id: frame.item_id.clone(),
         };
         let found = self.find(&at).filter(|place| {
             let found = self.items.get(*place);
@@ -217,6 +210,7 @@ impl Reading {
 
     /// Hears the response as it stands at its end.
     fn settle(&mut self, letter: Letter<'_>, ended: &str, ear: &dyn Ear) -> Result<(), Fault> {
+        let (output, reason) = (letter.output().unwrap_or_default(), letter.reason());
         self.model = letter.model.or_else(|| self.model.take());
         if let Some(usage) = letter.usage {
             self.counts.hear(usage.get());
@@ -230,13 +224,12 @@ impl Reading {
             let error = letter.error.map_or(NO_ERROR, RawValue::get);
             return Err(Fault::Told(error.to_owned()));
         }
-        self.take_output(&letter.output.unwrap_or_default(), ear)?;
+        self.take_output(&output, ear)?;
         check_count(self.items.iter().filter(|item| item.is_call()).count())?;
         if self.items.iter().any(Open::is_nameless_call) {
             let what = "arguments of a call that never began";
             return Err(Fault::Nonsense(what.to_owned()));
         }
-        let reason = letter.incomplete_details.and_then(|why| why.reason);
         self.ending = Ending { status, reason };
         Ok(())
     }
@@ -300,12 +293,17 @@ impl Codec for Reading {
         let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
         let mut heed = Heed::Idle;
         for raw in event.read::<&RawValue>().map_err(bad)? {
-            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
-            if frame.kind.is_empty() {
-                frame.kind = event.name.clone().unwrap_or_default();
+            if !raw.get().starts_with('{') {
+                let what = "an event that is no object";
+                return Err(Fault::Nonsense(what.to_owned()));
             }
-            let nameless = frame.kind.is_empty() && frame.error.is_some();
-            if nameless || matches!(frame.kind.as_str(), "error" | "response.error") {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
+            if frame.kind.as_ref().is_none_or(String::is_empty) {
+                frame.kind.clone_from(&event.name);
+            }
+            let kind = frame.kind.as_deref().unwrap_or_default();
+            let nameless = kind.is_empty() && frame.error.is_some_and(says);
+            if nameless || matches!(kind, "error" | "response.error") {
                 return Err(Fault::Told(raw.get().to_owned()));
             }
             match self.hear(&frame, ear)? {
@@ -332,10 +330,10 @@ impl Codec for Reading {
                 return Err(Fault::Nonsense(what.to_owned()));
             }
             (Some("failed"), _) => {}
-            (_, Some(error)) if letter.output.is_none() => {
+            (_, Some(error)) if letter.output().is_none() && says(error) => {
                 return Err(Fault::Told(format!(r#"{{"error":{}}}"#, error.get())));
             }
-            (_, _) if letter.output.is_none() => return Err(strange()),
+            (_, _) if letter.output().is_none() => return Err(strange()),
             (_, _) => {}
         }
         self.settle(letter, "completed", ear)

@@ -7,6 +7,8 @@ use longhaul_core::raw::RawJson;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::arguments::{count, text, word};
+
 /// The Responses API.
 #[derive(Debug)]
 pub(super) struct Responses {
@@ -25,16 +27,16 @@ pub(super) const WIRE: &str = "responses";
 /// One event. What its parts hold is read when it is known what it is.
 #[derive(Debug, Deserialize)]
 pub(super) struct Frame<'a> {
-    #[serde(rename = "type", default)]
-    pub(super) kind: String,
-    #[serde(borrow, default)]
-    pub(super) output_index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) content_index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) summary_index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) item_id: Option<&'a RawValue>,
+    #[serde(rename = "type", default, deserialize_with = "text")]
+    pub(super) kind: Option<String>,
+    #[serde(default, deserialize_with = "count")]
+    pub(super) output_index: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    pub(super) content_index: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    pub(super) summary_index: Option<u64>,
+    #[serde(default, deserialize_with = "text")]
+    pub(super) item_id: Option<String>,
     #[serde(borrow, default)]
     pub(super) item: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -56,27 +58,38 @@ pub(super) struct Frame<'a> {
 /// A response, whole or as it begins.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Letter<'a> {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "text")]
     pub(super) kind: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) status: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) model: Option<String>,
     #[serde(borrow, default)]
-    pub(super) output: Option<Vec<&'a RawValue>>,
+    output: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
-    #[serde(default)]
-    pub(super) incomplete_details: Option<Details>,
+    #[serde(borrow, default)]
+    incomplete_details: Option<&'a RawValue>,
 }
 
-/// Why a response is not complete.
-#[derive(Debug, Deserialize)]
-pub(super) struct Details {
-    #[serde(default)]
-    pub(super) reason: Option<String>,
+impl<'a> Letter<'a> {
+    /// The items; none: there is no list of them.
+    pub(super) fn output(&self) -> Option<Vec<&'a RawValue>> {
+        serde_json::from_str(self.output?.get()).ok()
+    }
+
+    /// Why it is not complete.
+    pub(super) fn reason(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Details {
+            #[serde(default, deserialize_with = "word")]
+            reason: Option<String>,
+        }
+        let details = serde_json::from_str(self.incomplete_details?.get());
+        details.ok().and_then(|Details { reason }| reason)
+    }
 }
 
 /// What a piece of an item is a piece of.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_core::failure::Failure;
+use longhaul_core::message::StopReason;
 use longhaul_core::port::model::{Answered, Model};
 
 use crate::suite::kit::{Act, Heard, Server, plain, streamed};
@@ -110,5 +111,196 @@ async fn too_many_calls_are_the_same_fault_and_asking_again_does_not_help() {
                 }
             }
         }
+    }
+}
+
+/// Words and a call, on each wire in turn.
+const SANE: [&[&str]; 3] = [
+    &[
+        r#"{"type":"message_start","message":{"model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":3}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"clock","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":5}}"#,
+        r#"{"type":"message_stop"}"#,
+    ],
+    &[
+        r#"{"id":"c","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"clock","arguments":"{\"a\":"}}]},"finish_reason":null}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]},"finish_reason":null}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":5}}"#,
+        "[DONE]",
+    ],
+    &[
+        r#"{"type":"response.created","sequence_number":0,"response":{"model":"m","status":"in_progress","output":[]}}"#,
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg","role":"assistant","content":[]}}"#,
+        r#"{"type":"response.content_part.added","output_index":0,"item_id":"msg","content_index":0,"part":{"type":"output_text","text":""}}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"item_id":"msg","content_index":0,"delta":"Hi"}"#,
+        r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"t","name":"clock","arguments":""}}"#,
+        r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"a\":1}"}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[],"incomplete_details":null,"usage":{"input_tokens":3,"output_tokens":5}}}"#,
+    ],
+];
+
+/// Odd things in the place of others: the wire, what is there, and what comes.
+const SLIPS: &[(usize, &str, &[&str])] = &[
+    (0, r#""index":0"#, &[r#""index":"0""#]),
+    (0, r#""index":1"#, &[r#""index":" 1 ""#, r#""index":null"#]),
+    (
+        0,
+        r#""model":"m""#,
+        &[r#""model":5"#, r#""model":{"a":[1]}"#, r#""model":null"#],
+    ),
+    (0, r#""content":[]"#, &[r#""content":5"#, r#""content":{}"#]),
+    (0, r#""stop_reason":null"#, &[r#""stop_reason":[]"#]),
+    (
+        0,
+        r#""stop_reason":"tool_use""#,
+        &[r#""stop_reason":true"#, r#""stop_reason":{}"#, r#""a":0"#],
+    ),
+    (0, r#""input_tokens":3"#, &[r#""input_tokens":"3""#]),
+    (
+        0,
+        r#"{"type":"message_stop"}"#,
+        &[
+            r#"{"type":5,"error":false}"#,
+            r#"{"type":"new","index":[]}"#,
+        ],
+    ),
+    (
+        0,
+        r#"{"model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":3}}"#,
+        &["5", "null", "[]"],
+    ),
+    (
+        1,
+        r#""index":0,"delta""#,
+        &[
+            r#""index":"0","delta""#,
+            r#""index":[],"delta""#,
+            r#""index":null,"delta""#,
+            r#""index":-1,"delta""#,
+            r#""index":0.5,"delta""#,
+        ],
+    ),
+    (1, r#""index":0,"id""#, &[r#""index":"0","id""#]),
+    (
+        1,
+        r#""index":0,"function""#,
+        &[r#""index":"zero","function""#],
+    ),
+    (
+        1,
+        r#""finish_reason":null"#,
+        &[
+            r#""finish_reason":false"#,
+            r#""finish_reason":[]"#,
+            r#""finish_reason":"""#,
+        ],
+    ),
+    (
+        1,
+        r#""id":"c","created":1,"model":"m""#,
+        &[r#""id":5,"created":"now","model":5"#, r#""error":false"#],
+    ),
+    (
+        1,
+        r#""prompt_tokens":3"#,
+        &[r#""prompt_tokens":"3""#, r#""prompt_tokens":{}"#],
+    ),
+    (1, r#""type":"function""#, &[r#""type":5"#]),
+    (1, r#""role":"assistant""#, &[r#""role":5"#]),
+    (
+        2,
+        r#""output_index":0"#,
+        &[r#""output_index":"0""#, r#""output_index":null"#],
+    ),
+    (
+        2,
+        r#""output_index":1"#,
+        &[r#""output_index":"1""#, r#""output_index":true"#],
+    ),
+    (
+        2,
+        r#""content_index":0"#,
+        &[r#""content_index":"0""#, r#""content_index":{}"#],
+    ),
+    (
+        2,
+        r#""item_id":"msg""#,
+        &[r#""item_id":5"#, r#""item_id":[]"#],
+    ),
+    (2, r#""model":"m""#, &[r#""model":5"#, r#""model":[]"#]),
+    (
+        2,
+        r#""status":"in_progress""#,
+        &[r#""status":5"#, r#""status":"brand_new""#],
+    ),
+    (2, r#""status":"completed""#, &[r#""status":5"#, r#""a":1"#]),
+    (2, r#""output":[]"#, &[r#""output":5"#, r#""output":{}"#]),
+    (
+        2,
+        r#""incomplete_details":null"#,
+        &[
+            r#""incomplete_details":"x""#,
+            r#""incomplete_details":{"reason":[]}"#,
+        ],
+    ),
+    (2, r#""input_tokens":3"#, &[r#""input_tokens":"3""#]),
+    (
+        2,
+        r#","part":{"type":"output_text","text":""}"#,
+        &["", r#","part":5"#, r#","part":{"type":5}"#],
+    ),
+    (2, r#""sequence_number":0"#, &[r#""sequence_number":"a""#]),
+];
+
+#[tokio::test]
+async fn odd_types_in_small_fields_fail_no_run() {
+    for (place, there, odd) in SLIPS {
+        let wire = WIRES[*place];
+        let sane = heard(wire, events(SANE[*place])).await.unwrap();
+        assert_eq!(sane.reply.calls().count(), 1);
+        for comes in *odd {
+            let ends = there.contains("message_stop");
+            let mut stream: Vec<String> = SANE[*place]
+                .iter()
+                .map(|event| event.replace(there, comes))
+                .collect();
+            assert_ne!(stream, SANE[*place], "{there}");
+            if ends {
+                stream.push((*there).to_owned());
+            }
+            let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
+            let again = heard(wire, events(&stream)).await;
+            let again = again.unwrap_or_else(|failure| panic!("{comes}: {failure:?}"));
+            assert_eq!(again.reply, sane.reply, "{} {comes}", wire.0);
+            assert_eq!(again.stop, sane.stop, "{} {comes}", wire.0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reason_that_is_a_number_ends_the_reply() {
+    let last = [
+        (0, r#""tool_use""#, "0"),
+        (1, r#""finish_reason":"tool_calls""#, r#""finish_reason":0"#),
+    ];
+    for (place, there, comes) in last {
+        let stream: Vec<String> = SANE[place]
+            .iter()
+            .map(
+                |event| match event.contains("stop_reason\":\"") || place == 1 {
+                    true => event.replace(there, comes),
+                    false => (*event).to_owned(),
+                },
+            )
+            .collect();
+        let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
+        let answered = heard(WIRES[place], events(&stream)).await.unwrap();
+        assert_eq!(answered.stop, StopReason::Other("0".to_owned()));
+        assert_eq!(answered.reply.calls().count(), 1);
     }
 }
