@@ -6,6 +6,7 @@ use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 
 use crate::anthropic::wire::Delta;
+use crate::arguments::arguments;
 use crate::fields::{Fields, Later};
 
 /// A block that may still grow.
@@ -175,29 +176,16 @@ impl Open {
             } => Block::ToolCall(ToolCall {
                 id,
                 name,
-                input: arguments(input, json),
+                input: arguments(input, &json),
                 extra: fields.raw(),
             }),
             Kind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
             Kind::Other { raw, json } => {
                 if !json.is_empty() {
-                    fields.set("input", arguments(None, json));
+                    fields.set("input", arguments(None, &json));
                 }
                 Block::Other(fields.raw().unwrap_or(raw))
             }
         }
     }
-}
-
-/// The arguments of a call, byte for byte. What is no JSON becomes a JSON string
-/// with the model's text: the appraisal of the call finds that a text does not
-/// fit the tool's schema, nothing is run, and the model is told so as the result
-/// of its call.
-fn arguments(whole: Option<RawJson>, json: String) -> RawJson {
-    if json.trim().is_empty() {
-        return whole
-            .filter(|input| input.as_str() != "null")
-            .unwrap_or_else(|| RawJson::of(&serde_json::Map::new()));
-    }
-    RawJson::parse(json.clone()).unwrap_or_else(|_| RawJson::of(&json))
 }

@@ -9,7 +9,7 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::arguments::{check_count, count_in, says};
+use crate::arguments::{arguments, check_count, count_in, says};
 use crate::exchange::Fault;
 use crate::fields::{Fields, Later};
 
@@ -180,7 +180,7 @@ impl Call {
         ToolCall {
             id: self.id,
             name: self.name,
-            input: arguments(self.input, self.json),
+            input: arguments(self.input, &self.json),
             extra: fields.raw(),
         }
     }
@@ -194,15 +194,4 @@ fn is_there(value: &RawJson) -> bool {
 fn text(value: Option<&RawJson>) -> String {
     let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
     text.unwrap_or_default()
-}
-
-/// The arguments of a call, byte for byte. What is no JSON becomes a JSON string
-/// with the model's text: the appraisal of the call finds that a text does not
-/// fit the tool's schema, nothing is run, and the model is told so as the result
-/// of its call.
-fn arguments(whole: Option<RawJson>, json: String) -> RawJson {
-    if json.trim().is_empty() {
-        return whole.unwrap_or_else(|| RawJson::of(&serde_json::Map::new()));
-    }
-    RawJson::parse(json.clone()).unwrap_or_else(|_| RawJson::of(&json))
 }

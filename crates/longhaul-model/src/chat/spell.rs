@@ -6,6 +6,7 @@ use longhaul_core::message::{ImageRef, Part, ToolCall, ToolResult};
 use longhaul_core::raw::RawJson;
 
 use crate::album::{Album, in_words};
+use crate::arguments::written;
 use crate::chat::quirks::Quirks;
 use crate::chat::wire::NAME_MAX;
 use crate::ids;
@@ -104,17 +105,9 @@ fn call(out: &mut Vec<u8>, id: &str, call: &ToolCall, quirks: Quirks) {
     let input = call.input.as_str();
     match quirks.json_arguments && !input.trim_start().starts_with('{') {
         true => text(out, &format!("{BAD_INPUT}{input}}}")),
-        false => text(out, &original(input)),
+        false => text(out, &written(&call.input)),
     }
     out.push(b'}');
-}
-
-/// The arguments as the model wrote them. A JSON string is how those are kept
-/// that are no JSON, unless it holds JSON: then the model wrote it so itself.
-fn original(input: &str) -> String {
-    let said = serde_json::from_str::<String>(input).ok();
-    said.filter(|said| RawJson::parse(said.as_str()).is_err())
-        .unwrap_or_else(|| input.to_owned())
 }
 
 /// The result of a call that goes by this id.

@@ -5,8 +5,8 @@
 use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 
+use crate::arguments::{arguments, written};
 use crate::fields::Fields;
-use crate::responses::spell;
 use crate::responses::wire::Piece;
 
 /// The words of a part for the reader, if it has any.
@@ -130,17 +130,15 @@ fn call(mut fields: Fields) -> Block {
     let id = fields.take_text("call_id").unwrap_or_default();
     let name = fields.take_text("name").unwrap_or_default();
     let text = fields.take_text("arguments");
-    let input = match &text {
-        Some(text) => arguments(text),
-        // Some servers send an object in the place of its text.
-        None => fields
-            .take("arguments")
-            .filter(|input| input.as_str() != "null")
-            .unwrap_or_else(nothing),
+    // Some servers send an object in the place of its text.
+    let object = match text {
+        Some(_) => None,
+        None => fields.take("arguments"),
     };
+    let input = arguments(object, text.as_deref().unwrap_or_default());
     clear(&mut fields, &["type", "call_id", "name", "arguments"]);
     // Blanks around the arguments are no part of them, but of what the model wrote.
-    let same = |text: &String| text.trim().is_empty() || spell::arguments(&input) == **text;
+    let same = |text: &String| text.trim().is_empty() || written(&input) == **text;
     if let Some(text) = text.filter(|text| !same(text)) {
         fields.set("arguments", RawJson::of(&text));
     }
@@ -150,22 +148,6 @@ fn call(mut fields: Fields) -> Block {
         input,
         extra: fields.raw(),
     })
-}
-
-/// The arguments of a call, byte for byte. What is no JSON becomes a JSON string
-/// with the model's text: the appraisal of the call finds that a text does not
-/// fit the tool's schema, nothing is run, and the model is told so as the result
-/// of its call. What is a JSON string already is wrapped once more, so that the
-/// model's text can always be had back. No text at all is no arguments: servers
-/// that read them again want JSON.
-fn arguments(text: &str) -> RawJson {
-    if text.trim().is_empty() {
-        return nothing();
-    }
-    RawJson::parse(text)
-        .ok()
-        .filter(|parsed| !parsed.as_str().starts_with('"'))
-        .unwrap_or_else(|| RawJson::of(&text))
 }
 
 /// Takes out fields that are written from what is known, however often they came.

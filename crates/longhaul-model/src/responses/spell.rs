@@ -9,6 +9,7 @@ use longhaul_core::message::{ImageRef, Part, ToolCall, ToolResult, Words};
 use longhaul_core::raw::RawJson;
 
 use crate::album::{Album, in_words};
+use crate::arguments::written;
 use crate::fields::Fields;
 use crate::ids;
 use crate::owed::{NO_RESULT, says_something};
@@ -138,18 +139,9 @@ pub(super) fn call(out: &mut Vec<u8>, call: &ToolCall, id: &str, extra: Option<F
     out.extend_from_slice(br#","arguments":"#);
     match extra.take("arguments") {
         Some(came) => out.extend_from_slice(came.as_str().as_bytes()),
-        None => text(out, &arguments(&call.input)),
+        None => text(out, &written(&call.input)),
     }
     close(out, extra.raw().as_ref());
-}
-
-/// Arguments as the model wrote them. A JSON string stands for a text that was
-/// none of the JSON that arguments are.
-pub(super) fn arguments(input: &RawJson) -> Cow<'_, str> {
-    match serde_json::from_str::<String>(input.as_str()) {
-        Ok(text) => Cow::Owned(text),
-        Err(_) => Cow::Borrowed(input.as_str()),
-    }
 }
 
 /// The result of a call that goes by this id.
