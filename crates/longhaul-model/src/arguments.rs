@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -24,31 +25,79 @@ pub(crate) fn check_count(calls: usize) -> Result<(), Fault> {
     }
 }
 
+/// JSON that is nested deeper is not sent back: readers give up at 128 levels or
+/// not far behind, and what goes back stands some levels down in a request.
+const DEPTH_MAX: usize = 100;
+
 /// The arguments of a call, byte for byte: those that came as a text of JSON, or
-/// else as JSON. What is no JSON becomes a JSON string with the model's text: the
+/// else as JSON. What is no JSON, or too deep, becomes a JSON string with the model's text: the
 /// appraisal of the call finds that a text does not fit the tool's schema, nothing
 /// is run, and the model is told so as the result of its call. What is a JSON
 /// string already is wrapped once more, so that the model's text can always be had
 /// back. No text at all is no arguments: servers that read them again want JSON.
 pub(crate) fn arguments(whole: Option<RawJson>, text: &str) -> RawJson {
     if text.trim().is_empty() {
-        return whole
-            .filter(|input| input.as_str() != "null")
-            .unwrap_or_else(|| RawJson::of(&serde_json::Map::new()));
+        return match whole {
+            Some(input) if is_deep(input.as_str()) => RawJson::of(&input.as_str()),
+            Some(input) if input.as_str() != "null" => input,
+            Some(_) | None => RawJson::of(&serde_json::Map::new()),
+        };
     }
     RawJson::parse(text)
         .ok()
-        .filter(|parsed| !parsed.as_str().starts_with('"'))
+        .filter(|parsed| !parsed.as_str().starts_with('"') && !is_deep(parsed.as_str()))
         .unwrap_or_else(|| RawJson::of(&text))
 }
 
 /// Arguments as the model wrote them. A JSON string stands for a text that was
-/// none of the JSON that arguments are.
+/// none of the JSON that arguments are; one that was too deep stays a string, for
+/// servers read arguments again.
 pub(crate) fn written(input: &RawJson) -> Cow<'_, str> {
     match serde_json::from_str::<String>(input.as_str()) {
-        Ok(text) => Cow::Owned(text),
-        Err(_) => Cow::Borrowed(input.as_str()),
+        Ok(text) if !is_deep(&text) => Cow::Owned(text),
+        Ok(_) | Err(_) => Cow::Borrowed(input.as_str()),
     }
+}
+
+/// Whether a text of JSON is nested too deep, or would be if it were JSON.
+pub(crate) fn is_deep(json: &str) -> bool {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return true;
+        }
+    }
+    false
+}
+
+/// A block as it can go back to its provider. What the provider added to it and
+/// is too deep is left out, and so is a block that is nothing else.
+pub(crate) fn bounded(block: Block) -> Option<Block> {
+    let fits = |raw: &RawJson| !is_deep(raw.as_str());
+    Some(match block {
+        Block::Text(words) => Block::Text(Words {
+            extra: words.extra.filter(fits),
+            ..words
+        }),
+        Block::Thinking(thought) => Block::Thinking(Thinking {
+            extra: thought.extra.filter(fits),
+            ..thought
+        }),
+        Block::ToolCall(call) => Block::ToolCall(ToolCall {
+            extra: call.extra.filter(fits),
+            ..call
+        }),
+        Block::Other(raw) => Block::Other(Some(raw).filter(fits)?),
+    })
 }
 
 /// A text; anything else in its place counts as nothing.
@@ -107,6 +156,26 @@ mod tests {
         check(r#""a""#, r#""\"a\"""#);
         check(r#""{}""#, r#""\"{}\"""#);
         check("null", "null");
+    }
+
+    #[test]
+    fn what_is_too_deep_is_a_text() {
+        let check = |json: String, deep: bool| {
+            assert_eq!(is_deep(&json), deep, "{json}");
+            let input = arguments(RawJson::parse(json.clone()).ok(), "");
+            let said = arguments(None, &json);
+            assert_eq!(input, said);
+            assert_eq!(written(&input), input.as_str());
+            assert_eq!(input.as_str().starts_with('"'), deep, "{json}");
+        };
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        check(nested(100), false);
+        check(nested(101), true);
+        check(nested(100_000), true);
+        check(r#"{"a":"#.repeat(101) + "1" + &"}".repeat(101), true);
+        check(format!("[{}]", ["[]"; 200].join(",")), false);
+        check(format!(r#"{{"a\\\"[":"{}"}}"#, "[{".repeat(200)), false);
+        assert!(is_deep(&"[".repeat(101)), "it is no JSON");
     }
 
     #[test]

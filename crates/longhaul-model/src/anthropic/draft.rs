@@ -13,7 +13,7 @@ use crate::adapter::{Draft, Said};
 use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
 use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
-use crate::arguments::{check_count, says};
+use crate::arguments::{bounded, check_count, says};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::guess::Guess;
 use crate::sse::Event;
@@ -154,7 +154,12 @@ impl Draft for Reading {
         let usage = self.counts.settle(self.guess());
         let reply = Reply {
             dialect: self.dialect,
-            blocks: self.blocks.into_iter().map(Open::close).collect(),
+            blocks: self
+                .blocks
+                .into_iter()
+                .map(Open::close)
+                .filter_map(bounded)
+                .collect(),
         };
         let has_calls = reply.calls().next().is_some();
         Said {

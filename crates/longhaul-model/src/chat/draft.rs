@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
-use crate::arguments::says;
+use crate::arguments::{bounded, says};
 use crate::chat::calls::Calls;
 use crate::chat::counts::Counts;
 use crate::chat::details::Details;
@@ -235,7 +235,7 @@ impl Draft for Reading {
         blocks.extend(self.calls.close().map(Block::ToolCall));
         let reply = Reply {
             dialect: self.dialect,
-            blocks,
+            blocks: blocks.into_iter().filter_map(bounded).collect(),
         };
         let has_calls = reply.calls().next().is_some();
         Said {

@@ -5,7 +5,7 @@
 use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 
-use crate::arguments::{arguments, written};
+use crate::arguments::{arguments, is_deep, written};
 use crate::fields::Fields;
 use crate::responses::wire::Piece;
 
@@ -138,7 +138,7 @@ fn call(mut fields: Fields) -> Block {
     let input = arguments(object, text.as_deref().unwrap_or_default());
     clear(&mut fields, &["type", "call_id", "name", "arguments"]);
     // Blanks around the arguments are no part of them, but of what the model wrote.
-    let same = |text: &String| text.trim().is_empty() || written(&input) == **text;
+    let same = |text: &String| text.trim().is_empty() || is_deep(text) || written(&input) == **text;
     if let Some(text) = text.filter(|text| !same(text)) {
         fields.set("arguments", RawJson::of(&text));
     }

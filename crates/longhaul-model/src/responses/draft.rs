@@ -11,7 +11,7 @@ use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
-use crate::arguments::{check_count, says};
+use crate::arguments::{bounded, check_count, says};
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::Fields;
 use crate::guess::Guess;
@@ -273,7 +273,12 @@ impl Draft for Reading {
         let refuses = self.items.iter().any(Open::refuses);
         let reply = Reply {
             dialect: self.dialect,
-            blocks: self.items.into_iter().flat_map(Open::close).collect(),
+            blocks: self
+                .items
+                .into_iter()
+                .flat_map(Open::close)
+                .filter_map(bounded)
+                .collect(),
         };
         let has_calls = reply.calls().next().is_some();
         Said {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use longhaul_core::failure::Failure;
-use longhaul_core::message::StopReason;
+use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Answered, Model};
+use serde_json::Value;
 
 use crate::suite::kit::{Act, Heard, Server, plain, streamed};
 use crate::suite::words::{ask, hello};
@@ -302,5 +303,117 @@ async fn a_reason_that_is_a_number_ends_the_reply() {
         let answered = heard(WIRES[place], events(&stream)).await.unwrap();
         assert_eq!(answered.stop, StopReason::Other("0".to_owned()));
         assert_eq!(answered.reply.calls().count(), 1);
+    }
+}
+
+/// The sane streams with this in them: as the arguments; in a field beside a call;
+/// in a field beside words; and as a thing nobody knows.
+fn deep_streams(deep: &str) -> [Vec<String>; 3] {
+    let quoted = serde_json::to_string(deep).unwrap();
+    let quoted = &quoted[1..quoted.len() - 1];
+    let input = r#"{\"a\":1}"#;
+    let with = |place: usize, slips: &[(&str, String)]| -> Vec<String> {
+        let each = |(there, comes): &(&str, String)| -> String {
+            let events = SANE[place].iter();
+            let events: Vec<String> = events.map(|event| event.replace(there, comes)).collect();
+            let sane: Vec<&str> = SANE[place].to_vec();
+            assert_ne!(events, sane, "{there}");
+            events.join("\n")
+        };
+        slips.iter().map(each).collect()
+    };
+    let unknown = |event: &str, kind: &str| format!(r#"{event}{{"type":"{kind}","a":{deep}}}}}"#);
+    [
+        with(
+            0,
+            &[
+                (input, quoted.to_owned()),
+                (r#""input":{}"#, format!(r#""input":{{}},"mood":{deep}"#)),
+                (r#""text":"""#, format!(r#""text":"","mood":{deep}"#)),
+                (
+                    SANE[0][3],
+                    unknown(
+                        r#"{"type":"content_block_start","index":7,"content_block":"#,
+                        "poem",
+                    ),
+                ),
+            ],
+        ),
+        with(
+            1,
+            &[
+                (r#"{\"a\":"#, quoted.to_owned()),
+                (
+                    r#""type":"function""#,
+                    format!(r#""type":"function","mood":{deep}"#),
+                ),
+                (r#""role""#, format!(r#""mood":{deep},"role""#)),
+                (
+                    r#""role""#,
+                    format!(r#""reasoning_details":[{{"a":{deep}}}],"role""#),
+                ),
+            ],
+        ),
+        with(
+            2,
+            &[
+                (input, quoted.to_owned()),
+                (
+                    r#""call_id":"t""#,
+                    format!(r#""call_id":"t","mood":{deep}"#),
+                ),
+                (r#""id":"msg""#, format!(r#""id":"msg","mood":{deep}"#)),
+                (
+                    SANE[2][2],
+                    unknown(
+                        r#"{"type":"response.output_item.done","output_index":7,"item":"#,
+                        "poem",
+                    ),
+                ),
+                (
+                    SANE[2][2],
+                    unknown(
+                        r#"{"type":"response.output_item.done","output_index":7,"item":"#,
+                        "reasoning",
+                    ),
+                ),
+            ],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_that_is_too_deep_is_sent_back() {
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    for (wire, streams) in WIRES.into_iter().zip(deep_streams(&deep)) {
+        for stream in streams {
+            let stream: Vec<&str> = stream.lines().collect();
+            let server = Server::new(vec![events(&stream), events(&stream)]).await;
+            let model = wire.1(&server);
+            let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+            let reply = answered.unwrap().reply;
+            assert_eq!(reply.text(), "Hi", "{}", wire.0);
+            let input = reply.calls().next().unwrap().input.as_str();
+            assert!(!input.starts_with('['), "{}", wire.0);
+            let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
+            _ = model.reply(&ask(&messages), &Heard::default()).await;
+            // This reader gives up at 128 levels.
+            let body: Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+            check_arguments(&body);
+        }
+    }
+}
+
+/// Arguments that are a text of JSON are read again by many servers.
+fn check_arguments(value: &Value) {
+    match value {
+        Value::Array(all) => all.iter().for_each(check_arguments),
+        Value::Object(fields) => {
+            if let Some(Value::String(text)) = fields.get("arguments") {
+                serde_json::from_str::<Value>(text).unwrap();
+            }
+            fields.values().for_each(check_arguments);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -178,15 +178,6 @@ fn odd_streams_whole() -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn arguments_may_be_deep() {
-    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
-    let stream = events(&[START, CALL, &arguments(&deep), STOP]);
-    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
-    let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
-    assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), deep);
-}
-
-#[tokio::test]
 async fn odd_streams() {
     let cases = odd_streams_whole();
     let plans = cases.iter().map(|(_, stream)| streamed(stream.as_bytes()));

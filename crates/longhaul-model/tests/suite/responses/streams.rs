@@ -312,15 +312,12 @@ async fn odd_streams() {
 }
 
 #[tokio::test]
-async fn arguments_may_be_deep_and_huge() {
-    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+async fn arguments_may_be_huge() {
     let huge = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
-    for json in [deep, huge] {
-        let stream = events(&[START, CALL, &arguments(&json), STOP]);
-        let server = Server::new(vec![streamed(stream.as_bytes())]).await;
-        let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
-        assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), json);
-    }
+    let stream = events(&[START, CALL, &arguments(&huge), STOP]);
+    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+    let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
+    assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), huge);
 }
 
 /// The recorded stream with one byte that is wrong, at ever other places.
