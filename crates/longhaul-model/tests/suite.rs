@@ -5,6 +5,7 @@ mod suite {
     mod anthropic;
     mod cassette;
     mod chat;
+    mod cuts;
     mod kit;
     mod mock;
     mod prices;

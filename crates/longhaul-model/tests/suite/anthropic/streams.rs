@@ -5,29 +5,13 @@ use std::sync::Arc;
 use longhaul_core::message::Message;
 
 use super::kit::{RECORDED, answer, model};
-use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
+use crate::suite::cuts::{everywhere, spoilt};
+use crate::suite::kit::{Heard, Server, plain, streamed};
 use crate::suite::words::{hello, lines};
-
-/// The stream in two chunks, cut at a byte.
-fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
-    let (before, after) = bytes.split_at(at);
-    let head = [STREAM.as_bytes(), &chunk(before)].concat();
-    vec![
-        Act::Send(head),
-        Act::Send([&chunk(after), END.as_bytes()].concat()),
-    ]
-}
 
 #[tokio::test]
 async fn a_stream_is_the_same_wherever_it_is_cut() {
-    let bytes = RECORDED.as_bytes();
-    let mut plans: Vec<_> = (0..=bytes.len()).map(|at| cut(bytes, at)).collect();
-    let single: Vec<u8> = bytes.iter().flat_map(|byte| chunk(&[*byte])).collect();
-    plans.push(vec![Act::Send(
-        [STREAM.as_bytes(), &single, END.as_bytes()].concat(),
-    )]);
-    let crlf = RECORDED.replace('\n', "\r\n");
-    plans.push(streamed(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes()));
+    let plans = everywhere(RECORDED);
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -39,8 +23,8 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
         let words = Heard::default();
         let question = crate::suite::words::ask(&hello());
         let again = model.reply(&question, &words).await;
-        assert_eq!(again.unwrap(), first, "cut at {round}");
-        assert_eq!(words.text(), heard, "cut at {round}");
+        assert_eq!(again.unwrap(), first, "round {round}");
+        assert_eq!(words.text(), heard, "round {round}");
     }
 }
 
@@ -192,24 +176,10 @@ async fn odd_streams() {
     insta::assert_snapshot!("odd", all);
 }
 
-/// The recorded stream with one byte that is wrong, at ever other places.
-fn spoilt(round: usize) -> Vec<u8> {
-    let mut bytes = RECORDED.as_bytes().to_vec();
-    let place = round * 7_919 % bytes.len();
-    let letters = br#"{}[]",:0x\ "#;
-    bytes[place] = match round % 4 {
-        0 => letters[round % letters.len()],
-        1 => bytes[place] ^ 0x20,
-        2 => b'\n',
-        _ => (round * 31 % 256) as u8,
-    };
-    bytes
-}
-
 #[tokio::test]
 async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| streamed(&spoilt(round)));
+    let plans = (0..rounds).map(|round| streamed(&spoilt(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut replies = Vec::new();

@@ -6,29 +6,13 @@ use longhaul_core::message::Message;
 use longhaul_core::usage::Usage;
 
 use super::kit::{RECORDED, answer, events, model};
-use crate::suite::kit::{Act, END, Heard, STREAM, Server, chunk, plain, streamed};
+use crate::suite::cuts::{everywhere, spoilt};
+use crate::suite::kit::{Act, Heard, STREAM, Server, chunk, plain, streamed};
 use crate::suite::words::{ask, hello, lines};
-
-/// The stream in two chunks, cut at a byte.
-fn cut(bytes: &[u8], at: usize) -> Vec<Act> {
-    let (before, after) = bytes.split_at(at);
-    let head = [STREAM.as_bytes(), &chunk(before)].concat();
-    vec![
-        Act::Send(head),
-        Act::Send([&chunk(after), END.as_bytes()].concat()),
-    ]
-}
 
 #[tokio::test]
 async fn a_stream_is_the_same_wherever_it_is_cut() {
-    let bytes = RECORDED.as_bytes();
-    let mut plans: Vec<_> = (0..=bytes.len()).map(|at| cut(bytes, at)).collect();
-    let single: Vec<u8> = bytes.iter().flat_map(|byte| chunk(&[*byte])).collect();
-    plans.push(vec![Act::Send(
-        [STREAM.as_bytes(), &single, END.as_bytes()].concat(),
-    )]);
-    let crlf = RECORDED.replace('\n', "\r\n");
-    plans.push(streamed(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes()));
+    let plans = everywhere(RECORDED);
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -39,8 +23,8 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     for round in 1..rounds {
         let words = Heard::default();
         let again = model.reply(&ask(&hello()), &words).await;
-        assert_eq!(again.unwrap(), first, "cut at {round}");
-        assert_eq!(words.text(), heard, "cut at {round}");
+        assert_eq!(again.unwrap(), first, "round {round}");
+        assert_eq!(words.text(), heard, "round {round}");
     }
 }
 
@@ -48,12 +32,15 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
 async fn a_stream_that_ends_early_is_the_whole_reply_or_none() {
     let bytes = RECORDED.as_bytes();
     let reason = RECORDED.find(r#""finish_reason":"tool_calls""#).unwrap();
-    let plans = (0..=bytes.len()).map(|length| streamed(&bytes[..length]));
-    let plans = plans.chain([streamed(bytes)]);
+    let lengths: Vec<usize> = (0..reason)
+        .step_by(31)
+        .chain(reason..=bytes.len())
+        .collect();
+    let plans = lengths.iter().map(|length| streamed(&bytes[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut replies = Vec::new();
-    for length in 0..=bytes.len() + 1 {
+    for length in lengths {
         match model.reply(&ask(&hello()), &Heard::default()).await {
             Ok(answered) => {
                 assert!(length > reason, "{length}");
@@ -94,24 +81,10 @@ async fn a_connection_that_breaks_behind_the_reason_is_no_clean_end() {
     assert_ne!(counted, Usage::default());
 }
 
-/// The recorded stream with one byte that is wrong, at ever other places.
-fn spoilt(round: usize) -> Vec<u8> {
-    let mut bytes = RECORDED.as_bytes().to_vec();
-    let place = round * 7_919 % bytes.len();
-    let letters = br#"{}[]",:0x\ "#;
-    bytes[place] = match round % 4 {
-        0 => letters[round % letters.len()],
-        1 => bytes[place] ^ 0x20,
-        2 => b'\n',
-        _ => (round * 31 % 256) as u8,
-    };
-    bytes
-}
-
 #[tokio::test]
 async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| streamed(&spoilt(round)));
+    let plans = (0..rounds).map(|round| streamed(&spoilt(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let asked = model(&server);
     let mut replies = Vec::new();
