@@ -8,7 +8,7 @@ use crate::suite::words::{ask, hello};
 const STRIDE: usize = 64;
 
 /// A short reply, and what it is not whole before, on each wire in turn.
-const SHORT: [(&str, &str); 3] = [
+pub(crate) const SHORT: [(&str, &str); 3] = [
     (
         r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"clock"}}
 

@@ -306,6 +306,10 @@ async fn a_reason_that_is_a_number_ends_the_reply() {
     }
 }
 
+/// How things begin that nobody knows.
+const BLOCK: &str = r#"{"type":"content_block_start","index":7,"content_block":"#;
+const ITEM: &str = r#"{"type":"response.output_item.done","output_index":7,"item":"#;
+
 /// The sane streams with this in them: as the arguments; in a field beside a call;
 /// in a field beside words; and as a thing nobody knows.
 fn deep_streams(deep: &str) -> [Vec<String>; 3] {
@@ -330,13 +334,7 @@ fn deep_streams(deep: &str) -> [Vec<String>; 3] {
                 (input, quoted.to_owned()),
                 (r#""input":{}"#, format!(r#""input":{{}},"mood":{deep}"#)),
                 (r#""text":"""#, format!(r#""text":"","mood":{deep}"#)),
-                (
-                    SANE[0][3],
-                    unknown(
-                        r#"{"type":"content_block_start","index":7,"content_block":"#,
-                        "poem",
-                    ),
-                ),
+                (SANE[0][3], unknown(BLOCK, "poem")),
             ],
         ),
         with(
@@ -363,20 +361,8 @@ fn deep_streams(deep: &str) -> [Vec<String>; 3] {
                     format!(r#""call_id":"t","mood":{deep}"#),
                 ),
                 (r#""id":"msg""#, format!(r#""id":"msg","mood":{deep}"#)),
-                (
-                    SANE[2][2],
-                    unknown(
-                        r#"{"type":"response.output_item.done","output_index":7,"item":"#,
-                        "poem",
-                    ),
-                ),
-                (
-                    SANE[2][2],
-                    unknown(
-                        r#"{"type":"response.output_item.done","output_index":7,"item":"#,
-                        "reasoning",
-                    ),
-                ),
+                (SANE[2][2], unknown(ITEM, "poem")),
+                (SANE[2][2], unknown(ITEM, "reasoning")),
             ],
         ),
     ]
