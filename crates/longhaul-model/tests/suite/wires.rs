@@ -310,22 +310,24 @@ async fn a_reason_that_is_a_number_ends_the_reply() {
 const BLOCK: &str = r#"{"type":"content_block_start","index":7,"content_block":"#;
 const ITEM: &str = r#"{"type":"response.output_item.done","output_index":7,"item":"#;
 
+/// The sane stream of a wire, once with each of these in the place of that.
+fn with(place: usize, slips: &[(&str, String)]) -> Vec<String> {
+    let each = |(there, comes): &(&str, String)| -> String {
+        let events = SANE[place].iter();
+        let events: Vec<String> = events.map(|event| event.replace(there, comes)).collect();
+        let sane: Vec<&str> = SANE[place].to_vec();
+        assert_ne!(events, sane, "{there}");
+        events.join("\n")
+    };
+    slips.iter().map(each).collect()
+}
+
 /// The sane streams with this in them: as the arguments; in a field beside a call;
 /// in a field beside words; and as a thing nobody knows.
 fn deep_streams(deep: &str) -> [Vec<String>; 3] {
     let quoted = serde_json::to_string(deep).unwrap();
     let quoted = &quoted[1..quoted.len() - 1];
     let input = r#"{\"a\":1}"#;
-    let with = |place: usize, slips: &[(&str, String)]| -> Vec<String> {
-        let each = |(there, comes): &(&str, String)| -> String {
-            let events = SANE[place].iter();
-            let events: Vec<String> = events.map(|event| event.replace(there, comes)).collect();
-            let sane: Vec<&str> = SANE[place].to_vec();
-            assert_ne!(events, sane, "{there}");
-            events.join("\n")
-        };
-        slips.iter().map(each).collect()
-    };
     let unknown = |event: &str, kind: &str| format!(r#"{event}{{"type":"{kind}","a":{deep}}}}}"#);
     [
         with(
