@@ -53,7 +53,8 @@ pub(crate) struct FollowArgs {
     /// Ask nobody: a run that waits for a person ends this command with 3
     #[arg(long)]
     no_input: bool,
-    /// Follow no longer than this, such as 10m; the run goes on
+    /// Follow no longer than this, such as 10m; the run goes on. A call under way is waited for, up
+    /// to half a minute more
     #[arg(long, value_name = "SPAN")]
     timeout: Option<String>,
     /// Tell nothing on the way
