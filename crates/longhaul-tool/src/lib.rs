@@ -2,7 +2,13 @@
 //!
 //! Never: names a concrete sandbox. A tool that needs one is handed the port.
 
+mod ask;
+mod desk;
+mod files;
+mod place;
+mod spelling;
 mod vault;
 pub mod witness;
 
+pub use files::Files;
 pub use vault::Vault;

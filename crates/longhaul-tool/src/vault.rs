@@ -3,11 +3,9 @@
 //! Never: leaves its directory, follows a link, or changes a note halfway.
 
 mod ask;
-mod desk;
 mod list;
 mod name;
 mod note;
-mod place;
 mod read;
 mod write;
 mod yaml;
@@ -19,8 +17,8 @@ use longhaul_core::id::BadId;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
+use crate::place::Place;
 use crate::vault::list::VaultList;
-use crate::vault::place::Place;
 use crate::vault::read::VaultRead;
 use crate::vault::write::VaultWrite;
 

@@ -2,5 +2,6 @@
 
 #[cfg(test)]
 mod suite {
+    mod files;
     mod vault;
 }

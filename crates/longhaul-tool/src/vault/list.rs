@@ -11,8 +11,9 @@ use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
+use crate::ask::{aside, card, typed};
+use crate::place::{Folder, Place, Trouble};
 use crate::vault::note::Seen;
-use crate::vault::place::{Folder, Place, Trouble};
 use crate::vault::read::READ_BYTES_MAX;
 use crate::vault::{ask, name, yaml};
 
@@ -51,7 +52,7 @@ impl VaultList {
         let description = "Lists the notes of the vault as JSON, by folder, tag and text; \
             all of them when none is given.";
         Ok(Self {
-            card: ask::card("vault_list", description, properties, &[])?,
+            card: card("vault_list", description, properties, &[])?,
             place,
         })
     }
@@ -74,9 +75,9 @@ impl Tool for VaultList {
     }
 
     async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = ask::typed(&self.card, input)?;
+        let input: Input = typed(&self.card, input)?;
         let place = self.place.clone();
-        ask::aside(move || list(&place, input)).await
+        aside(move || list(&place, input)).await
     }
 }
 
@@ -147,8 +148,14 @@ impl Walk {
         let below = match folder.enter(found) {
             Ok(below) => below,
             // A picture, a link, or removed since.
-            Err(Trouble::Strange | Trouble::Missing) => return,
-            Err(Trouble::Spelled(_) | Trouble::Folded | Trouble::Io(_)) => {
+            Err(Trouble::Strange | Trouble::Missing | Trouble::Folder) => return,
+            Err(
+                Trouble::Kept
+                | Trouble::Spelled(_)
+                | Trouble::Folded
+                | Trouble::Busy
+                | Trouble::Io(_),
+            ) => {
                 self.skipped += 1;
                 return;
             }
@@ -175,12 +182,21 @@ impl Walk {
             Ok(taken) => taken,
             // Removed since the folder was read.
             Err(Trouble::Missing) => return,
-            Err(Trouble::Strange | Trouble::Spelled(_) | Trouble::Folded | Trouble::Io(_)) => {
+            Err(
+                Trouble::Strange
+                | Trouble::Folder
+                | Trouble::Kept
+                | Trouble::Spelled(_)
+                | Trouble::Folded
+                | Trouble::Busy
+                | Trouble::Io(_),
+            ) => {
                 self.skipped += 1;
                 return;
             }
         };
-        let seen = Seen::of(&taken.text);
+        let text = taken.text();
+        let seen = Seen::of(&text);
         if self.tag.as_deref().is_some_and(|tag| !seen.has_tag(tag)) {
             return;
         }

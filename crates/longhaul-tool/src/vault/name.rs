@@ -4,6 +4,8 @@
 //! can't hold is refused with one to use instead, so what a rule matched is
 //! what is touched, and a note has one spelling on every machine.
 
+use crate::spelling::{fold, is_device, is_unseen, shown};
+
 /// The longest part of a path, in bytes: with `.md` it fits every file system.
 const PART_BYTES_MAX: usize = 200;
 /// How deep folders may stand in one another.
@@ -14,9 +16,6 @@ const TAG_BYTES_MAX: usize = 100;
 const FORBIDDEN: &[char] = &[
     '/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']',
 ];
-/// Names that Windows keeps for devices, whatever follows the first dot.
-const DEVICES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
-
 /// What is wrong with a name, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{shown}` {wrong}; {mend}")]
@@ -67,12 +66,6 @@ pub(crate) fn tag(text: &str) -> Result<String, BadName> {
     Err(bad("tag", text, wrong, mend))
 }
 
-/// The name as file systems that ignore case see it.
-pub(crate) fn fold(text: &str) -> String {
-    // Upwards first: `ß` and `SS`, `ſ` and `s` are one name to some of them.
-    text.to_uppercase().to_lowercase()
-}
-
 fn in_tag(letter: char) -> bool {
     let kept = matches!(letter, '-' | '_' | '/');
     kept || letter.is_ascii_alphanumeric()
@@ -116,30 +109,6 @@ fn fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Control characters, and those that hide or turn the text around them. The
-/// joiners stay: emoji and Persian need them.
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{ffff}')
-}
-
-fn is_device(text: &str) -> bool {
-    let stem = fold(text.split('.').next().unwrap_or(text));
-    let stem = stem.trim_end();
-    let port = stem
-        .strip_prefix("com")
-        .or_else(|| stem.strip_prefix("lpt"));
-    let is_port = port.is_some_and(|rest| {
-        let mut rest = rest.chars();
-        let digit = rest.next();
-        digit.is_some_and(|digit| digit.is_ascii_digit() || "¹²³".contains(digit))
-            && rest.next().is_none()
-    });
-    is_port || DEVICES.contains(&stem)
-}
-
 fn suggestion(text: &str) -> Option<String> {
     let mut better = String::new();
     for letter in text.chars() {
@@ -162,10 +131,9 @@ fn suggestion(text: &str) -> Option<String> {
 }
 
 fn bad(what: &'static str, text: &str, wrong: &'static str, mend: String) -> BadName {
-    let shown = text.chars().take(80).flat_map(char::escape_debug).collect();
     BadName {
         what,
-        shown,
+        shown: shown(text),
         wrong,
         mend,
     }
@@ -173,7 +141,8 @@ fn bad(what: &'static str, text: &str, wrong: &'static str, mend: String) -> Bad
 
 #[cfg(test)]
 mod tests {
-    use super::{file, fold, folder, tag};
+    use super::{file, folder, tag};
+    use crate::spelling::fold;
 
     fn check(title: &str, expected: &str) {
         let said = file(title).unwrap_or_else(|bad| bad.to_string());

@@ -11,7 +11,8 @@ use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
-use crate::vault::place::{Place, Trouble};
+use crate::ask::{aside, card, typed};
+use crate::place::{Place, Trouble};
 use crate::vault::{ask, name};
 
 /// How much of a note is read, in bytes.
@@ -42,7 +43,7 @@ impl VaultRead {
             created, updated, run) and its Markdown.";
         let required = ["folder", "title"];
         Ok(Self {
-            card: ask::card("vault_read", description, properties, &required)?,
+            card: card("vault_read", description, properties, &required)?,
             place,
         })
     }
@@ -63,9 +64,9 @@ impl Tool for VaultRead {
     }
 
     async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = ask::typed(&self.card, input)?;
+        let input: Input = typed(&self.card, input)?;
         let place = self.place.clone();
-        ask::aside(move || read(&place, &input)).await
+        aside(move || read(&place, &input)).await
     }
 }
 
@@ -80,11 +81,18 @@ fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
         let subject = ask::subject(&input.folder, &input.title);
         let hint = match trouble {
             Trouble::Missing => "; vault_list shows what is",
-            Trouble::Strange | Trouble::Spelled(_) | Trouble::Folded | Trouble::Io(_) => "",
+            Trouble::Strange
+            | Trouble::Folder
+            | Trouble::Kept
+            | Trouble::Spelled(_)
+            | Trouble::Folded
+            | Trouble::Busy
+            | Trouble::Io(_) => "",
         };
+        let trouble = ask::of_note(trouble);
         refuse(format!("`{subject}` {trouble}{hint}"))
     })?;
-    let mut text = taken.text;
+    let mut text = taken.text();
     if taken.cut {
         text.push_str(&format!(
             "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"

@@ -14,9 +14,11 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Timestamp};
 
-use crate::vault::desk::Desk;
+use crate::ask::{aside, card, typed};
+use crate::desk::Desk;
+use crate::place::{Place, Taken};
+use crate::spelling::fold;
 use crate::vault::note::{Draft, TAGS_MAX};
-use crate::vault::place::Place;
 use crate::vault::read::READ_BYTES_MAX;
 use crate::vault::{ask, name};
 
@@ -68,7 +70,7 @@ impl VaultWrite {
             title is replaced, and keeps the date of its creation.";
         let required = ["folder", "title", "content", "tags", "confidence"];
         Ok(Self {
-            card: ask::card("vault_write", description, properties, &required)?,
+            card: card("vault_write", description, properties, &required)?,
             place,
             clock,
         })
@@ -90,10 +92,10 @@ impl Tool for VaultWrite {
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = ask::typed(&self.card, input)?;
+        let input: Input = typed(&self.card, input)?;
         let draft = draft(input, around.run)?;
         let (place, now) = (self.place.clone(), self.clock.now());
-        ask::aside(move || write(&place, &draft, now)).await
+        aside(move || write(&place, &draft, now)).await
     }
 }
 
@@ -112,8 +114,8 @@ fn draft(input: Input, run: RunId) -> Result<Draft, ToolFailure> {
     let mut tags: Vec<String> = Vec::new();
     for tag in &input.tags {
         let tag = name::tag(tag).map_err(refusal)?;
-        let folded = name::fold(&tag);
-        if !tags.iter().any(|known| name::fold(known) == folded) {
+        let folded = fold(&tag);
+        if !tags.iter().any(|known| fold(known) == folded) {
             tags.push(tag);
         }
     }
@@ -137,9 +139,10 @@ fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, Too
     let file = name::file(&draft.title).map_err(refusal)?;
     let desk = Desk::at(place, &parts)
         .map_err(|trouble| refusal(format!("the folder `{}` {trouble}", draft.folder)))?;
-    let trouble = |trouble| refusal(format!("`{subject}` {trouble}"));
+    let trouble = |trouble| refusal(format!("`{subject}` {}", ask::of_note(trouble)));
     let before = desk.before(&file, READ_BYTES_MAX).map_err(trouble)?;
-    let text = draft.over(before.as_ref().map(|taken| taken.text.as_str()), now);
+    let said = before.as_ref().map(Taken::text);
+    let text = draft.over(said.as_deref(), now);
     let Some(text) = text else {
         let said = format!("`{subject}` says exactly this already.");
         return Ok(ToolOutput::text(said));
@@ -148,7 +151,8 @@ fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, Too
         let why = "its front matter would be too long; write a note of another title";
         return Err(refusal(why));
     }
-    desk.put(&file, &text, before.as_ref()).map_err(trouble)?;
+    desk.put(&file, text.as_bytes(), before.as_ref())
+        .map_err(trouble)?;
     let verb = if before.is_some() {
         "Updated"
     } else {

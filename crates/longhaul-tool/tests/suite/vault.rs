@@ -171,7 +171,7 @@ async fn every_way_out_is_refused() {
         ("Tasks", "secret", "is a link"),
         ("Tasks", "Dangling", "is a link"),
         ("Tasks", "Inner", "is a link"),
-        ("Tasks", "Dir", "is a link or not"),
+        ("Tasks", "Dir", "is a folder"),
         ("Tasks/Dir.md", "a", "has a file's ending"),
         ("tasks", "Milk", "spelled `Tasks`"),
         ("Tasks", "MILK", "spelled `Milk`"),

@@ -1,22 +1,27 @@
-//! Where a note is written: a new file beside it takes its place at once.
+//! Where a file is written: a new one beside it takes its place at once.
 //!
-//! Never: leaves half a note behind, or lets two writers at one vault.
+//! Never: leaves half a file behind, or lets two writers at one directory.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::vault::place::{Folder, Place, Taken, Trouble};
+use crate::place::{Folder, Place, Taken, Trouble};
 
-/// What a file begins and ends with until it is a note.
+/// What a file begins and ends with until it is whole.
 const TEMP_START: &str = ".longhaul-";
 const TEMP_END: &str = ".tmp";
 /// How many names are tried for a new file.
 const TEMP_TRIES: u32 = 100;
+/// So often is the lock tried for, with a pause between: half a minute in all.
+const LOCK_TRIES: u32 = 6_000;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// An open folder to write in, while nobody else does.
 #[derive(Debug)]
@@ -32,17 +37,7 @@ impl Desk {
     pub(crate) fn at(place: &Place, parts: &[String]) -> Result<Self, Trouble> {
         place.make()?;
         let lock = place.open()?;
-        // One writer at a time, of all processes: else two could make `Tasks`
-        // and `tasks`, or lose a note's `created`. It ends with its handle, so
-        // with a crash too. A network file system may not lock a directory;
-        // then notes are still whole and the last writer wins.
-        let locked = loop {
-            match sys::flock(&lock.handle, FlockOperation::LockExclusive) {
-                Ok(()) => break true,
-                Err(Errno::INTR) => {}
-                Err(_) => break false,
-            }
-        };
+        let locked = lock_up(&lock)?;
         let mut folder = place.open()?;
         for part in parts {
             folder = folder.step_or_make(part)?;
@@ -70,17 +65,17 @@ impl Desk {
         }
     }
 
-    /// Puts `text` in the file's place, whole or not at all, and on the disk.
+    /// Puts the bytes in the file's place, whole or not at all, and on the disk.
     pub(crate) fn put(
         &self,
         file: &str,
-        text: &str,
+        bytes: &[u8],
         before: Option<&Taken>,
     ) -> Result<(), Trouble> {
         self.sweep()?;
         let mode = before.map_or(Mode::from_raw_mode(0o644), |before| before.mode);
         let (temp, handle) = self.temp(mode)?;
-        let done = self.fill(handle, text, before).and_then(|()| {
+        let done = self.fill(handle, bytes, before).and_then(|()| {
             let here = &self.folder.handle;
             Ok(sys::renameat(here, &temp, here, file)?)
         });
@@ -92,13 +87,13 @@ impl Desk {
         Ok(sys::fsync(&self.folder.handle)?)
     }
 
-    fn fill(&self, handle: OwnedFd, text: &str, before: Option<&Taken>) -> Result<(), Trouble> {
+    fn fill(&self, handle: OwnedFd, bytes: &[u8], before: Option<&Taken>) -> Result<(), Trouble> {
         if let Some(before) = before {
-            // A note that others could not read stays so, whatever the umask says.
+            // A file that others could not read stays so, whatever the umask says.
             sys::fchmod(&handle, before.mode)?;
         }
         let mut file = File::from(handle);
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         Ok(file.sync_all()?)
     }
 
@@ -128,4 +123,21 @@ impl Desk {
         }
         Ok(())
     }
+}
+
+/// One writer at a time, of all processes: else two could make `Tasks` and
+/// `tasks`, or lose what the other one wrote. It ends with its handle, so with
+/// a crash too. A network file system may not lock a directory; then files are
+/// still whole and the last writer wins.
+fn lock_up(lock: &Folder) -> Result<bool, Trouble> {
+    for _ in 0..LOCK_TRIES {
+        // Not waited for in the system: whoever never lets go must not hold a thread of ours.
+        match sys::flock(&lock.handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
+            Err(_) => return Ok(false),
+        }
+    }
+    Err(Trouble::Busy)
 }

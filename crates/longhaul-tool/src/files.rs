@@ -1,0 +1,70 @@
+//! The files of the workspace: read, written, edited, listed and searched.
+//!
+//! Never: leaves its directory, follows a link, opens what is closed to
+//! agents, or changes a file halfway.
+
+mod closed;
+mod edit;
+mod glob;
+mod list;
+mod path;
+mod read;
+mod search;
+mod text;
+mod walk;
+mod workspace;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::id::BadId;
+use longhaul_core::port::tool::Tool;
+use longhaul_core::time::Clock;
+
+use crate::files::edit::EditFile;
+use crate::files::list::ListFiles;
+use crate::files::read::ReadFile;
+use crate::files::search::SearchFiles;
+use crate::files::workspace::Workspace;
+use crate::files::write::WriteFile;
+
+/// A directory that agents work in.
+#[derive(Debug, Clone)]
+pub struct Files {
+    root: PathBuf,
+    kept: Vec<PathBuf>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Files {
+    /// The workspace in the directory `root`, which itself may be a link.
+    pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            root: root.into(),
+            kept: Vec::new(),
+            clock,
+        }
+    }
+
+    /// Closes these files and folders to agents, such as the runtime's data,
+    /// wherever they are and under whatever name somebody comes for them.
+    pub fn without(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.kept.extend(kept);
+        self
+    }
+
+    /// `read_file`, `write_file`, `edit_file`, `list_files` and `search_files`
+    /// over this workspace.
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadId> {
+        let space = Workspace::new(self.root.clone(), self.kept.clone());
+        let clock = || Arc::clone(&self.clock);
+        Ok(vec![
+            Arc::new(ReadFile::new(space.clone())?),
+            Arc::new(WriteFile::new(space.clone())?),
+            Arc::new(EditFile::new(space.clone())?),
+            Arc::new(ListFiles::new(space.clone(), clock())?),
+            Arc::new(SearchFiles::new(space, clock())?),
+        ])
+    }
+}

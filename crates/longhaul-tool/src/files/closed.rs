@@ -1,0 +1,162 @@
+//! What is closed to agents by its name: secrets, the runtime's data, and the
+//! inside of a repository.
+//!
+//! Never: opens anything to find out. A name is enough, so a secret is not
+//! even looked at.
+
+use crate::spelling::fold;
+
+/// What somebody wants to do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Read or list it.
+    Read,
+    /// Write it.
+    Write,
+}
+
+/// Files that hold passwords and tokens.
+const SECRETS: &[&str] = &[
+    "local.key",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".htpasswd",
+];
+/// Folders that hold nothing but such files.
+const SECRET_FOLDERS: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
+/// Private keys by their usual names; with `.pub` they are public.
+const KEYS: &[&str] = &[
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "id_xmss",
+];
+/// How files with private keys end.
+const KEY_ENDS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk", ".jks", ".keystore"];
+/// What in a repository may hold a token: an address with a password, a header.
+const GIT_SECRETS: &[&str] = &["config", "config.worktree", "credentials"];
+
+/// Why this path is closed, if it is.
+pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
+    let mut in_git = false;
+    for part in parts {
+        let name = plain(part);
+        if let Some(why) = name_closed(&name) {
+            return Some(why);
+        }
+        if in_git && GIT_SECRETS.contains(&name.as_str()) {
+            return Some("may hold a token of the repository and is closed to agents");
+        }
+        // As Windows and macOS may see it, too.
+        in_git |= name == ".git" || name == "git~1";
+    }
+    let is_write = wish == Wish::Write;
+    (in_git && is_write)
+        .then_some("is inside of a repository's own data, which only git itself writes")
+}
+
+fn name_closed(name: &str) -> Option<&'static str> {
+    if name.starts_with(".longhaul") {
+        Some("is the runtime's own data and is closed to agents")
+    } else if name.starts_with(".env") {
+        Some("is a file of secrets (`.env*`) and is closed to agents")
+    } else if SECRETS.contains(&name) || SECRET_FOLDERS.contains(&name) {
+        Some("holds passwords or tokens and is closed to agents")
+    } else if is_key(name) {
+        Some("has the name of a private key and is closed to agents")
+    } else {
+        None
+    }
+}
+
+fn is_key(name: &str) -> bool {
+    let is_public = name.ends_with(".pub");
+    let is_usual = KEYS.iter().any(|key| {
+        name.strip_prefix(key)
+            .is_some_and(|rest| !begins_with_letter(rest))
+    });
+    !is_public && (is_usual || KEY_ENDS.iter().any(|end| name.ends_with(end)))
+}
+
+/// `id_rsa.old` and `id_rsa-2` are keys, `id_rsasomething` is another word.
+fn begins_with_letter(rest: &str) -> bool {
+    rest.starts_with(|first: char| first.is_alphanumeric() || first == '_')
+}
+
+/// The name as the most careless file system sees it.
+fn plain(part: &str) -> String {
+    let seen: String = part
+        .chars()
+        .filter(|letter| !matches!(letter, '\u{200c}' | '\u{200d}'))
+        .collect();
+    let folded = fold(&seen);
+    let stem = folded.split(':').next().unwrap_or(&folded);
+    stem.trim_end_matches(['.', ' ']).trim_start().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wish, why};
+
+    fn check(path: &str, read: bool, write: bool) {
+        let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
+        assert_eq!(why(&parts, Wish::Read).is_none(), read, "read {path}");
+        assert_eq!(why(&parts, Wish::Write).is_none(), write, "write {path}");
+    }
+
+    #[test]
+    fn doors() {
+        for open in [
+            "src/main.rs",
+            ".github/workflows/ci.yml",
+            ".gitignore",
+            "id_rsa.pub",
+            "docs/id_rsapod.md",
+            "environment.md",
+            "keys.md",
+            "gitlab/config",
+            "config",
+            "longhaul.toml",
+        ] {
+            check(open, true, true);
+        }
+        for half in [".git", ".git/HEAD", "sub/.git", ".GIT/hooks/pre-commit"] {
+            check(half, true, false);
+        }
+        for shut in [
+            ".longhaul",
+            ".longhaul/vault/a.md",
+            ".LongHaul/x",
+            ".longhaul-1-0.tmp",
+            ".env",
+            ".env.local",
+            ".ENV",
+            ".env.",
+            ".env ",
+            ".e\u{200d}nv",
+            ".env::$DATA",
+            "a/.envrc",
+            "local.key",
+            "a/id_rsa",
+            "ID_ED25519",
+            "id_rsa.old",
+            "tls/server.pem",
+            "server.KEY",
+            ".ssh/known_hosts",
+            ".netrc",
+            ".git/config",
+            "sub/.Git/modules/x/config",
+            "git~1/config",
+            ".git/credentials",
+        ] {
+            check(shut, false, false);
+        }
+    }
+}

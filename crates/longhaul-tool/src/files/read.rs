@@ -1,0 +1,213 @@
+//! `read_file`: a text file by lines, each with its number.
+//!
+//! Never: more of it than a model can use, and never silent about the rest.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::BadId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+
+use crate::ask::{aside, card, typed};
+use crate::files::closed::Wish;
+use crate::files::text::{FILE_BYTES_MAX, text, too_long};
+use crate::files::workspace::{Workspace, hint};
+
+/// The longest answer, in bytes.
+const SHOWN_BYTES_MAX: usize = 256 * 1024;
+/// So many lines are shown where nobody says how many.
+const LINES: usize = 2_000;
+
+/// Reads files.
+#[derive(Debug)]
+pub(crate) struct ReadFile {
+    card: ToolCard,
+    space: Workspace,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    path: String,
+    offset: Option<usize>,
+    limit: Option<usize>,
+}
+
+impl ReadFile {
+    /// The tool over this workspace.
+    pub(crate) fn new(space: Workspace) -> Result<Self, BadId> {
+        let properties = json!({
+            "path": {
+                "type": "string",
+                "description": "The file, from the workspace's top, such as `src/main.rs`",
+            },
+            "offset": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The number of the first line to read; 1 unless given",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "How many lines to read; 2000 unless given",
+            },
+        });
+        let description = "Reads a text file of the workspace. Every line comes as its number, a \
+            tab and its text, so that you can say where something is and read on from there; \
+            number and tab are not part of the file. At the end it says how many lines there are.";
+        Ok(Self {
+            card: card("read_file", description, properties, &["path"])?,
+            space,
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for ReadFile {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        self.space.subjects(input)
+    }
+
+    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = typed(&self.card, input)?;
+        let space = self.space.clone();
+        aside(move || read(&space, &input)).await
+    }
+}
+
+fn read(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
+    let refuse = |why: String| ToolFailure(format!("The file was not read: {why}."));
+    let target = space.target(&input.path, Wish::Read);
+    let target = target.map_err(|bad| refuse(bad.to_string()))?;
+    let said = &target.said;
+    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble)));
+    let opened = space.open(&target).map_err(trouble)?;
+    if let Some(why) = too_long(&opened) {
+        let way = "search_files does not open them either; ask a person for a part of it";
+        return Err(refuse(format!("`{said}` {why}; {way}")));
+    }
+    // It may have grown since: what is read stays bounded.
+    let bytes = opened.take(FILE_BYTES_MAX).map_err(trouble)?.bytes;
+    let text = text(bytes).map_err(|why| refuse(format!("`{said}` {why}")))?;
+    let offset = input.offset.unwrap_or(1).max(1);
+    let limit = input.limit.unwrap_or(LINES).max(1);
+    let page = page(&text, offset, limit).map_err(|lines| {
+        let lines = count(lines);
+        refuse(format!(
+            "`{said}` has {lines}, so there is no line {offset}"
+        ))
+    })?;
+    Ok(ToolOutput::text(page))
+}
+
+/// The lines from `offset` on, with a last line about the rest; or how many
+/// lines there are if that one is not among them.
+fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
+    let lines = text.lines().count();
+    if lines == 0 && offset == 1 {
+        return Ok("[The file is empty.]".into());
+    }
+    if offset > lines {
+        return Err(lines);
+    }
+    let mut page = String::new();
+    let mut last = offset - 1;
+    let mut cut = false;
+    for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
+        let head = format!("{}\t", index + 1);
+        let room = SHOWN_BYTES_MAX.saturating_sub(page.len() + head.len() + 1);
+        let is_first = last < offset;
+        if line.len() > room && !is_first {
+            break;
+        }
+        // A line that alone is too long is shown in part: else nobody gets past it.
+        let shown = &line[..line.floor_char_boundary(room)];
+        cut = shown.len() < line.len();
+        page.push_str(&head);
+        page.push_str(shown);
+        page.push('\n');
+        last = index + 1;
+        if cut {
+            break;
+        }
+    }
+    if cut {
+        page.push_str(&format!("[Line {last} is longer and was cut.]\n"));
+    }
+    let of = count(lines);
+    page.push_str(&if last < lines {
+        let next = last + 1;
+        format!("[Lines {offset} to {last} of {lines}. Read on with offset {next}.]")
+    } else if offset == 1 {
+        format!("[The whole file: {of}.]")
+    } else {
+        format!("[Lines {offset} to {last}, the end: the file has {of}.]")
+    });
+    Ok(page)
+}
+
+fn count(lines: usize) -> String {
+    let word = if lines == 1 { "line" } else { "lines" };
+    format!("{lines} {word}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SHOWN_BYTES_MAX, page};
+
+    fn check(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
+        let page = page(text, offset, limit);
+        assert_eq!(
+            page.as_deref().map_err(|lines| *lines),
+            expected,
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn pages() {
+        check("", (1, 9), Ok("[The file is empty.]"));
+        check("", (2, 9), Err(0));
+        check("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
+        check(
+            "a\r\n\nb\n",
+            (1, 9),
+            Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"),
+        );
+        check(
+            "a\nb\nc",
+            (1, 2),
+            Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Read on with offset 3.]"),
+        );
+        check(
+            "a\nb\nc",
+            (3, 2),
+            Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"),
+        );
+        check("a\nb\nc", (4, 2), Err(3));
+        check("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
+    }
+
+    #[test]
+    fn long_lines_and_many_of_them() {
+        let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
+        let first = page(&long, 1, 9).unwrap();
+        assert!(first.len() < SHOWN_BYTES_MAX + 200);
+        assert!(first.ends_with("cut.]\n[Lines 1 to 1 of 2. Read on with offset 2.]"));
+        let many = "0123456789\n".repeat(100_000);
+        let shown = page(&many, 1, usize::MAX).unwrap();
+        assert!(shown.len() < SHOWN_BYTES_MAX + 200);
+        assert!(shown.contains("of 100000. Read on with offset"));
+    }
+}

@@ -1,0 +1,109 @@
+//! `write_file`: makes a file or puts another in its place.
+//!
+//! Never: half a file. Doing it twice leaves what doing it once leaves.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::BadId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+
+use crate::ask::{aside, card, typed};
+use crate::files::closed::Wish;
+use crate::files::workspace::{Workspace, hint};
+
+/// The longest content, in bytes.
+pub(crate) const CONTENT_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// Writes files.
+#[derive(Debug)]
+pub(crate) struct WriteFile {
+    card: ToolCard,
+    space: Workspace,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    path: String,
+    content: String,
+}
+
+impl WriteFile {
+    /// The tool over this workspace.
+    pub(crate) fn new(space: Workspace) -> Result<Self, BadId> {
+        let properties = json!({
+            "path": {
+                "type": "string",
+                "description": "The file, from the workspace's top, such as `src/main.rs`; folders are made",
+            },
+            "content": { "type": "string", "description": "The whole content of the file" },
+        });
+        let description = "Writes a whole text file of the workspace, 5 MB at most: makes it, or \
+            replaces everything in it. To change a part of a file use edit_file.";
+        Ok(Self {
+            card: card("write_file", description, properties, &["path", "content"])?,
+            space,
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Keyed
+    }
+
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        self.space.subjects(input)
+    }
+
+    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = typed(&self.card, input)?;
+        let space = self.space.clone();
+        aside(move || write(&space, &input)).await
+    }
+}
+
+fn write(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
+    let refuse = |why: String| ToolFailure(format!("The file was not written: {why}."));
+    let bytes = input.content.as_bytes();
+    if bytes.len() > CONTENT_BYTES_MAX {
+        let why = format!(
+            "its content is {} bytes, and {CONTENT_BYTES_MAX} is the most; part it into several files",
+            bytes.len()
+        );
+        return Err(refuse(why));
+    }
+    let target = space.target(&input.path, Wish::Write);
+    let target = target.map_err(|bad| refuse(bad.to_string()))?;
+    let said = &target.said;
+    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble)));
+    let desk = space.desk(&target).map_err(trouble)?;
+    let before = desk.before(target.file(), CONTENT_BYTES_MAX);
+    let before = before.map_err(trouble)?;
+    let count = bytes.len();
+    let verb = match &before {
+        None => "Created",
+        Some(before) if !before.cut && before.bytes == bytes => {
+            let said = format!("`{said}` holds exactly this already ({count} bytes).");
+            return Ok(ToolOutput::text(said));
+        }
+        Some(before) if before.is_read_only() => {
+            return Err(refuse(format!("`{said}` is read-only")));
+        }
+        Some(_) => "Replaced",
+    };
+    let put = desk.put(target.file(), bytes, before.as_ref());
+    put.map_err(trouble)?;
+    Ok(ToolOutput::text(format!(
+        "{verb} `{said}` ({count} bytes)."
+    )))
+}

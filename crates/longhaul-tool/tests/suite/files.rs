@@ -1,0 +1,175 @@
+//! The file tools over real directories: what they do, and what they refuse.
+
+mod change;
+mod escape;
+mod look;
+mod race;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::time::Clock;
+use longhaul_testkit::clock::SimClock;
+use longhaul_tool::Files;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A workspace beside a directory that nobody may reach.
+struct World {
+    dir: TempDir,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with_clock(Arc::new(SimClock::new()))
+    }
+
+    fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("work");
+        fs::create_dir_all(&root).unwrap();
+        fs::create_dir_all(dir.path().join("outside")).unwrap();
+        fs::write(dir.path().join("outside/secret.txt"), "the secret").unwrap();
+        let files = Files::new(&root, clock).without([root.join("state"), root.join("runs.db")]);
+        Self {
+            tools: files.tools().unwrap(),
+            dir,
+        }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join("work").join(below)
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.dir.path().join("outside")
+    }
+
+    fn put(&self, below: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
+        fs::write(self.path(below), content).unwrap();
+    }
+
+    fn held(&self, below: &str) -> String {
+        fs::read_to_string(self.path(below)).unwrap()
+    }
+
+    fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let mut tools = self.tools.iter();
+        let tool = tools.find(|tool| tool.card().name.as_str() == name);
+        tool.unwrap().clone()
+    }
+
+    async fn call(&self, name: &str, input: Value) -> Result<String, String> {
+        call(&self.tool(name), input).await
+    }
+
+    async fn read(&self, path: &str) -> Result<String, String> {
+        self.call("read_file", json!({ "path": path })).await
+    }
+
+    async fn write(&self, path: &str, content: &str) -> Result<String, String> {
+        let input = json!({ "path": path, "content": content });
+        self.call("write_file", input).await
+    }
+
+    async fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
+        self.call("edit_file", change(path, old, new)).await
+    }
+
+    async fn list(&self, input: Value) -> String {
+        self.call("list_files", input).await.unwrap()
+    }
+
+    async fn search(&self, input: Value) -> String {
+        self.call("search_files", input).await.unwrap()
+    }
+
+    async fn verify(&self, input: Value) -> Finding {
+        self.tool("edit_file").verify(input, &around()).await
+    }
+}
+
+fn change(path: &str, old: &str, new: &str) -> Value {
+    json!({ "path": path, "old": old, "new": new })
+}
+
+fn around() -> ToolContext {
+    let run = RunId::from_bits(7);
+    let id = CallId { turn: 1, index: 1 };
+    ToolContext {
+        run,
+        call: id,
+        key: id.key(run),
+        epoch: Epoch(1),
+        context: BTreeMap::new(),
+    }
+}
+
+async fn call(tool: &Arc<dyn Tool>, input: Value) -> Result<String, String> {
+    match tool.call(input, &around()).await {
+        Ok(output) => Ok(only_text(&output)),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+fn only_text(output: &ToolOutput) -> String {
+    match &output.content[..] {
+        [Part::Text(text)] => text.to_string(),
+        other => panic!("one text, not {other:?}"),
+    }
+}
+
+#[test]
+fn classes_and_subjects() {
+    let world = World::new();
+    let check = |tool: &str, path: Value, class: EffectClass, subject: &str| {
+        let tool = world.tool(tool);
+        let input = json!({ "path": path });
+        assert_eq!(tool.class(&input), class);
+        assert_eq!(tool.subjects(&input), [subject], "{input}");
+        assert_eq!(tool.card().schema["additionalProperties"], false);
+    };
+    let absolute = world.path("src//a.rs");
+    check(
+        "read_file",
+        json!("./src/./a.rs"),
+        EffectClass::Pure,
+        "src/a.rs",
+    );
+    check("read_file", json!(absolute), EffectClass::Pure, "src/a.rs");
+    check(
+        "write_file",
+        json!("src//a.rs/"),
+        EffectClass::Keyed,
+        "src/a.rs",
+    );
+    check(
+        "edit_file",
+        json!("src/a.rs"),
+        EffectClass::Once,
+        "src/a.rs",
+    );
+    check("list_files", json!(""), EffectClass::Pure, ".");
+    check("list_files", Value::Null, EffectClass::Pure, ".");
+    check("search_files", json!("./src"), EffectClass::Pure, "src");
+    // What is refused anyhow is shown to rules and people as it was written.
+    check("read_file", json!("../etc"), EffectClass::Pure, "../etc");
+    check("read_file", json!("/etc/x"), EffectClass::Pure, "/etc/x");
+    check("read_file", json!(1), EffectClass::Pure, r#"{"path":1}"#);
+    let verifies: Vec<&str> = world
+        .tools
+        .iter()
+        .filter(|tool| tool.card().verifies)
+        .map(|tool| tool.card().name.as_str())
+        .collect();
+    assert_eq!(verifies, ["edit_file"]);
+}

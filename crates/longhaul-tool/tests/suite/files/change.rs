@@ -1,0 +1,147 @@
+//! Writing and editing: whole files, kept modes, and calls in doubt.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use longhaul_core::event::tool::Finding;
+use serde_json::json;
+
+use super::{World, change, only_text};
+
+#[tokio::test]
+async fn a_file_is_created_replaced_and_left_alone() {
+    let world = World::new();
+    let made = world.write("src/deep/a.txt", "one\n").await.unwrap();
+    assert_eq!(made, "Created `src/deep/a.txt` (4 bytes).");
+    let again = world.write("./src/deep/a.txt", "one\n").await.unwrap();
+    assert_eq!(
+        again,
+        "`src/deep/a.txt` holds exactly this already (4 bytes)."
+    );
+    let more = world.write("src/deep/a.txt", "größer\n").await.unwrap();
+    assert_eq!(more, "Replaced `src/deep/a.txt` (9 bytes).");
+    assert_eq!(world.held("src/deep/a.txt"), "größer\n");
+    let names: Vec<_> = fs::read_dir(world.path("src/deep")).unwrap().collect();
+    assert_eq!(names.len(), 1, "nothing is left beside it");
+    world.write("empty", "").await.unwrap();
+    assert_eq!(world.read("empty").await.unwrap(), "[The file is empty.]");
+}
+
+#[tokio::test]
+async fn modes_are_kept_and_read_only_files_stay() {
+    let world = World::new();
+    for mode in [0o600, 0o755, 0o664] {
+        world.put("run.sh", "old");
+        let path = world.path("run.sh");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        world.write("run.sh", "new").await.unwrap();
+        world.edit("run.sh", "new", "newer").await.unwrap();
+        let found = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode);
+        assert_eq!(world.held("run.sh"), "newer");
+    }
+    let path = world.path("run.sh");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let wrote = world.write("run.sh", "x").await.unwrap_err();
+    let edited = world.edit("run.sh", "newer", "x").await.unwrap_err();
+    assert!(wrote.contains("is read-only") && edited.contains("is read-only"));
+    assert_eq!(world.held("run.sh"), "newer");
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_not_written() {
+    let world = World::new();
+    let long = "x".repeat(5 * 1024 * 1024 + 1);
+    let said = world.write("long", &long).await.unwrap_err();
+    assert!(said.contains("part it"), "{said}");
+    assert!(!world.path("long").exists());
+    world.write("long", &long[1..]).await.unwrap();
+}
+
+#[tokio::test]
+async fn edits_and_what_is_said_of_those_that_miss() {
+    let check = async |held: &str, (old, new): (&str, &str), expected: Result<&str, &str>| {
+        let world = World::new();
+        world.put("a.txt", held);
+        let said = world.edit("a.txt", old, new).await;
+        match (said, expected) {
+            (Ok(_), Ok(after)) => assert_eq!(world.held("a.txt"), after),
+            (Err(said), Err(why)) => {
+                assert!(said.contains(why), "{said}");
+                assert_eq!(world.held("a.txt"), held);
+            }
+            (said, expected) => panic!("{held:?} {old:?}: {said:?}, not {expected:?}"),
+        }
+    };
+    check("a\nb\nc\n", ("b", "B"), Ok("a\nB\nc\n")).await;
+    check("a\nb\nc\n", ("b\n", ""), Ok("a\nc\n")).await;
+    check("größe", ("ö", "oe"), Ok("groeße")).await;
+    check("a $1 b", ("$1", "${0}\\n"), Ok("a ${0}\\n b")).await;
+    // The endings of the file stay, whatever the model writes.
+    check("a\r\nb\r\n", ("a\nb", "x\ny"), Ok("x\r\ny\r\n")).await;
+    check("a\r\nb\r\n", ("a\r\nb", "x\r\ny"), Ok("x\r\ny\r\n")).await;
+    check("a\r\nb\r\n", ("b", "x\ny"), Ok("a\r\nx\r\ny\r\n")).await;
+    check("a\nb\r\nc\n", ("a\nb\r\n", "x\n"), Ok("x\nc\n")).await;
+    check("\u{feff}a\n", ("a", "b"), Ok("\u{feff}b\n")).await;
+    check("a b a", ("a", "x"), Err("stands in 2 places")).await;
+    check("a", ("", "x"), Err("`old` is empty")).await;
+    check("a", ("a", "a"), Err("the same text")).await;
+    check("a", ("z", "x"), Err("copy the text exactly")).await;
+    check("a b", ("z", "b"), Err("holds `new` already")).await;
+    check("a\n  b", ("a b", "x"), Err("other spaces")).await;
+    check(
+        "a\nb",
+        ("1\ta\n2\tb", "x"),
+        Err("leave out the line numbers"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn all_places_or_none() {
+    let world = World::new();
+    world.put("a.txt", "cat\ncat cat\n");
+    let mut input = change("a.txt", "cat", "dog");
+    let said = world.call("edit_file", input.clone()).await.unwrap_err();
+    assert!(
+        said.contains("3 places") && said.contains("set `all`"),
+        "{said}"
+    );
+    input["all"] = json!(true);
+    let said = world.call("edit_file", input).await.unwrap();
+    assert_eq!(said, "Edited `a.txt` in 3 places, the first at line 1.");
+    assert_eq!(world.held("a.txt"), "dog\ndog dog\n");
+    let missing = world.edit("no/a.txt", "a", "b").await.unwrap_err();
+    assert!(missing.contains("is not there; list_files"), "{missing}");
+    assert!(!world.path("no").exists(), "an edit makes no folder");
+    world.put("b.bin", b"a\0b");
+    let binary = world.edit("b.bin", "a", "b").await.unwrap_err();
+    assert!(binary.contains("is a binary file"), "{binary}");
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_is_found_out() {
+    let world = World::new();
+    let input = change("a.txt", "one\ntwo", "1\n2");
+    assert_eq!(world.verify(input.clone()).await, Finding::Unknown);
+    world.put("a.txt", "one\r\ntwo\r\n");
+    assert_eq!(world.verify(input.clone()).await, Finding::NotHappened);
+    world.call("edit_file", input.clone()).await.unwrap();
+    let Finding::Happened(output) = world.verify(input.clone()).await else {
+        panic!("it has happened");
+    };
+    assert_eq!(
+        only_text(&output),
+        "Edited `a.txt`: the new text stands there."
+    );
+    world.put("a.txt", "something else");
+    assert_eq!(world.verify(input).await, Finding::Unknown);
+    for refused in [
+        change("../a.txt", "a", "b"),
+        change(".env", "a", "b"),
+        change("a.txt", "", "b"),
+        json!({ "path": 1 }),
+    ] {
+        assert_eq!(world.verify(refused).await, Finding::NotHappened);
+    }
+}
