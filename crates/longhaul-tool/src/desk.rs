@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::place::{Folder, Place, Taken, Trouble};
+use crate::place::{Folder, Place, Taken, Trouble, stamp};
 
 /// What a file begins and ends with until it is whole.
 const TEMP_START: &str = ".longhaul-";
@@ -63,6 +63,16 @@ impl Desk {
             }
             Err(trouble) => Err(trouble),
         }
+    }
+
+    /// Makes sure that the file is still what was read: people's editors don't
+    /// know of our lock.
+    pub(crate) fn is_still(&self, file: &str, before: &Taken) -> Result<(), Trouble> {
+        let stat = sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW)?;
+        if stamp(&stat) != before.stamp {
+            return Err(Trouble::Changed);
+        }
+        Ok(())
     }
 
     /// Puts the bytes in the file's place, whole or not at all, and on the disk.

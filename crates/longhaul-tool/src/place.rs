@@ -39,6 +39,9 @@ pub(crate) enum Trouble {
     /// Somebody else writes, and does not end.
     #[error("can't be written now: another writer holds the directory; try again later")]
     Busy,
+    /// Somebody else changed it since it was read.
+    #[error("was changed by somebody else just now; read it again")]
+    Changed,
     /// The system refuses.
     #[error("can't be used: {0}")]
     Io(#[from] io::Error),
@@ -61,6 +64,20 @@ type Identity = (i128, i128);
 fn identity(stat: &Stat) -> Identity {
     // Systems differ in the types of these; all of them fit.
     (i128::from(stat.st_dev), i128::from(stat.st_ino))
+}
+
+/// A file and its last change, as far as the system tells them.
+pub(crate) type Stamp = (Identity, [i128; 3]);
+
+/// The stamp of what was found.
+pub(crate) fn stamp(stat: &Stat) -> Stamp {
+    let seconds = i128::from(stat.st_mtime);
+    let change = [
+        seconds,
+        i128::from(stat.st_mtime_nsec),
+        i128::from(stat.st_size),
+    ];
+    (identity(stat), change)
 }
 
 /// Where the directory is.
@@ -134,6 +151,7 @@ pub(crate) struct Opened {
     /// How long it is, in bytes.
     pub(crate) size: u64,
     mode: Mode,
+    stamp: Stamp,
 }
 
 /// What was read of a file.
@@ -145,6 +163,8 @@ pub(crate) struct Taken {
     pub(crate) cut: bool,
     /// Who may read and write it.
     pub(crate) mode: Mode,
+    /// By which it is known again.
+    pub(crate) stamp: Stamp,
 }
 
 impl Opened {
@@ -159,6 +179,7 @@ impl Opened {
             bytes,
             cut,
             mode: self.mode,
+            stamp: self.stamp,
         })
     }
 }
@@ -223,6 +244,7 @@ impl Folder {
             file: File::from(handle),
             size: u64::try_from(found.st_size).unwrap_or_default(),
             mode: Mode::from_raw_mode(found.st_mode) & Mode::from_raw_mode(0o777),
+            stamp: stamp(&found),
         })
     }
 

@@ -129,13 +129,16 @@ fn edit(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
     if count == 0 || count > 1 && !input.all {
         return Err(refusal(miss(&held, input, (said, count))));
     }
-    let after = held.replace(&old, &new);
-    if after.len() > FILE_BYTES_MAX {
+    // Counted before it is made: a short `old` and a long `new` multiply.
+    let kept = held.len() - count * old.len();
+    if count.saturating_mul(new.len()).saturating_add(kept) > FILE_BYTES_MAX {
         let why = format!("`{said}` would be longer than {FILE_BYTES_MAX} bytes");
         return Err(refusal(why));
     }
-    let put = desk.put(target.file(), after.as_bytes(), Some(&before));
-    put.map_err(trouble)?;
+    let after = held.replace(&old, &new);
+    desk.is_still(target.file(), &before)
+        .and_then(|()| desk.put(target.file(), after.as_bytes(), Some(&before)))
+        .map_err(trouble)?;
     let line = held[..held.find(&old).unwrap_or_default()]
         .matches('\n')
         .count()

@@ -180,6 +180,7 @@ mod tests {
         check("a\0b", "control or invisible");
         check("a/\u{202e}b", "control or invisible");
         check("a\nb", "control or invisible");
+        check("a\u{e0061}", "control or invisible");
         check(".\u{200b}env", "control or invisible");
         check(&"a/".repeat(33), "too deep");
         check(&"a".repeat(256), "longer than 255 bytes");

@@ -222,6 +222,7 @@ impl<'a> Walk<'a> {
                 | Trouble::Spelled(_)
                 | Trouble::Folded
                 | Trouble::Busy
+                | Trouble::Changed
                 | Trouble::Io(_),
             ) => {
                 self.unreadable += 1;

@@ -136,6 +136,7 @@ pub(crate) fn hint(trouble: &Trouble) -> &'static str {
         | Trouble::Spelled(_)
         | Trouble::Folded
         | Trouble::Busy
+        | Trouble::Changed
         | Trouble::Io(_) => "",
     }
 }

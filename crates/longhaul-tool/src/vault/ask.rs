@@ -42,6 +42,7 @@ pub(crate) fn of_note(trouble: Trouble) -> Trouble {
         | Trouble::Kept
         | Trouble::Folded
         | Trouble::Busy
+        | Trouble::Changed
         | Trouble::Io(_) => trouble,
     }
 }

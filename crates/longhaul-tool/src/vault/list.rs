@@ -154,6 +154,7 @@ impl Walk {
                 | Trouble::Spelled(_)
                 | Trouble::Folded
                 | Trouble::Busy
+                | Trouble::Changed
                 | Trouble::Io(_),
             ) => {
                 self.skipped += 1;
@@ -189,6 +190,7 @@ impl Walk {
                 | Trouble::Spelled(_)
                 | Trouble::Folded
                 | Trouble::Busy
+                | Trouble::Changed
                 | Trouble::Io(_),
             ) => {
                 self.skipped += 1;

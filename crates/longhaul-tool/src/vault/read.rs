@@ -87,6 +87,7 @@ fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
             | Trouble::Spelled(_)
             | Trouble::Folded
             | Trouble::Busy
+            | Trouble::Changed
             | Trouble::Io(_) => "",
         };
         let trouble = ask::of_note(trouble);

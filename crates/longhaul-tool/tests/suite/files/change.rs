@@ -111,6 +111,11 @@ async fn all_places_or_none() {
     let said = world.call("edit_file", input).await.unwrap();
     assert_eq!(said, "Edited `a.txt` in 3 places, the first at line 1.");
     assert_eq!(world.held("a.txt"), "dog\ndog dog\n");
+    world.put("long.txt", "a".repeat(1_000_000));
+    let long = "b".repeat(1_000_000);
+    let input = json!({ "path": "long.txt", "old": "a", "new": long, "all": true });
+    let said = world.call("edit_file", input).await.unwrap_err();
+    assert!(said.contains("would be longer"), "{said}");
     let missing = world.edit("no/a.txt", "a", "b").await.unwrap_err();
     assert!(missing.contains("is not there; list_files"), "{missing}");
     assert!(!world.path("no").exists(), "an edit makes no folder");
