@@ -33,7 +33,7 @@ use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
-use longhaul_tool::{Vault, witness};
+use longhaul_tool::{Files, Vault, witness};
 
 use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
 use crate::assemble::album::Album;
@@ -159,11 +159,31 @@ pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
 pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         Vault::new(config.data().join("vault"), clock.clone()).tools()?;
+    let files = Files::new(&config.root, clock.clone()).without(own(config));
+    tools.extend(files.tools()?);
     let witness_file = config.tool("witness").remove("file");
     if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
         tools.extend(witness::tools(config.root.join(file), clock)?);
     }
     Ok(Toolbox::new(tools)?)
+}
+
+/// What is the runtime's own, wherever the settings put it: no agent's file
+/// tools open it.
+fn own(config: &Config) -> Vec<PathBuf> {
+    let mut own = vec![config.data()];
+    if let StoreUrl::Sqlite(store) = config.store() {
+        let beside = ["-wal", "-shm", "-journal"].map(|end| {
+            let mut file = store.clone().into_os_string();
+            file.push(end);
+            PathBuf::from(file)
+        });
+        own.extend(beside);
+        // A new file in the place of the lock would let in a second driver.
+        own.push(store.with_file_name("driver.lock"));
+        own.push(store);
+    }
+    own
 }
 
 /// The agents of this project, checked against the tools that there are.

@@ -14,6 +14,7 @@ mod suite {
     mod demo;
     mod docs;
     mod exit_codes;
+    mod files_cli;
     mod front;
     mod judges;
     mod likeness;
