@@ -43,6 +43,16 @@ const KEY_ENDS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk", ".jks", ".ke
 /// What in a repository may hold a token: an address with a password, a header.
 const GIT_SECRETS: &[&str] = &["config", "config.worktree", "credentials"];
 
+/// What says at the top of a project what agents may do: whoever writes it has
+/// given itself leave.
+const LEAVE: &[&[&str]] = &[
+    &["longhaul.toml"],
+    &[".mcp.json"],
+    &["agents"],
+    &["chains"],
+    &[".claude", "agents"],
+];
+
 /// Why this path is closed, if it is.
 pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
     let mut in_git = false;
@@ -57,9 +67,20 @@ pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
         // As Windows and macOS may see it, too.
         in_git |= name == ".git" || name == "git~1";
     }
-    let is_write = wish == Wish::Write;
-    (in_git && is_write)
-        .then_some("is inside of a repository's own data, which only git itself writes")
+    if wish == Wish::Read {
+        return None;
+    }
+    if in_git {
+        return Some("is inside of a repository's own data, which only git itself writes");
+    }
+    gives_leave(parts).then_some("says what agents may do, which only people write")
+}
+
+fn gives_leave(parts: &[String]) -> bool {
+    let names: Vec<String> = parts.iter().map(|part| plain(part)).collect();
+    LEAVE.iter().any(|place| {
+        place.len() <= names.len() && place.iter().zip(&names).all(|(place, name)| place == name)
+    })
 }
 
 fn name_closed(name: &str) -> Option<&'static str> {
@@ -123,11 +144,26 @@ mod tests {
             "keys.md",
             "gitlab/config",
             "config",
-            "longhaul.toml",
+            "docs/agents/a.md",
+            "sub/longhaul.toml",
+            "agents.md",
+            ".claude/commands/a.md",
         ] {
             check(open, true, true);
         }
-        for half in [".git", ".git/HEAD", "sub/.git", ".GIT/hooks/pre-commit"] {
+        for half in [
+            ".git",
+            ".git/HEAD",
+            "sub/.git",
+            ".GIT/hooks/pre-commit",
+            "longhaul.toml",
+            "Longhaul.TOML",
+            ".mcp.json",
+            "agents/writer.md",
+            "Agents/new.md",
+            "chains/a.toml",
+            ".claude/agents/a.md",
+        ] {
             check(half, true, false);
         }
         for shut in [
