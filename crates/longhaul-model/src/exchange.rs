@@ -11,6 +11,7 @@ use longhaul_core::time::Clock;
 use longhaul_core::usage::Usage;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
+use serde_json::value::RawValue;
 
 use crate::blame::Blame;
 use crate::http::Http;
@@ -57,6 +58,26 @@ pub(crate) enum Fault {
     Nonsense(String),
     /// It says more than anybody can use, and would again.
     TooMuch(String),
+}
+
+/// The end as some providers say it, and servers that speak as others do say too.
+const DONE: &str = "[DONE]";
+
+/// The objects in an event; none: it says nothing, or that all was said.
+pub(crate) fn objects(event: &Event) -> Result<Vec<&RawValue>, Fault> {
+    if event.data == DONE || event.data.is_empty() {
+        return Ok(Vec::new());
+    }
+    let objects: Vec<&RawValue> = event.read().map_err(no_json)?;
+    match objects.iter().all(|raw| raw.get().starts_with('{')) {
+        true => Ok(objects),
+        false => Err(Fault::Nonsense("an event that is no object".to_owned())),
+    }
+}
+
+/// What an event says makes no sense.
+pub(crate) fn no_json(bad: serde_json::Error) -> Fault {
+    Fault::Nonsense(format!("an event is no JSON: {bad}"))
 }
 
 /// A line to one operation of a provider.

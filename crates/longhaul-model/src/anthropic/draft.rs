@@ -14,12 +14,9 @@ use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
 use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
 use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed};
+use crate::exchange::{Codec, Fault, Heed, no_json, objects};
 use crate::guess::Guess;
 use crate::sse::Event;
-
-/// The end as other providers say it, which some servers say here too.
-const DONE: &str = "[DONE]";
 
 /// A reply in the making.
 #[derive(Debug, Default)]
@@ -173,17 +170,9 @@ impl Draft for Reading {
 
 impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
-        if event.data == DONE || event.data.is_empty() {
-            return Ok(Heed::Idle);
-        }
-        let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
         let mut heed = Heed::Idle;
-        for raw in event.read::<&RawValue>().map_err(bad)? {
-            if !raw.get().starts_with('{') {
-                let what = "an event that is no object";
-                return Err(Fault::Nonsense(what.to_owned()));
-            }
-            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
+        for raw in objects(event)? {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(no_json)?;
             if frame.kind.as_ref().is_none_or(String::is_empty) {
                 frame.kind.clone_from(&event.name);
             }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
 use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed};
+use crate::exchange::{Codec, Fault, Heed, no_json, objects};
 use crate::fields::Fields;
 use crate::guess::Guess;
 use crate::responses::blocks::spoken;
@@ -20,9 +20,6 @@ use crate::responses::counts::Counts;
 use crate::responses::item::Open;
 use crate::responses::wire::{Ending, Frame, Letter, Piece};
 use crate::sse::Event;
-
-/// The end as another API says it, which some servers say here too.
-const DONE: &str = "[DONE]";
 
 /// What is told of a failure that comes without an error.
 const NO_ERROR: &str = r#"{"message":"it does not say why"}"#;
@@ -292,17 +289,9 @@ impl Draft for Reading {
 
 impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
-        if event.data == DONE || event.data.is_empty() {
-            return Ok(Heed::Idle);
-        }
-        let bad = |bad: serde_json::Error| Fault::Nonsense(format!("an event is no JSON: {bad}"));
         let mut heed = Heed::Idle;
-        for raw in event.read::<&RawValue>().map_err(bad)? {
-            if !raw.get().starts_with('{') {
-                let what = "an event that is no object";
-                return Err(Fault::Nonsense(what.to_owned()));
-            }
-            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
+        for raw in objects(event)? {
+            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(no_json)?;
             if frame.kind.as_ref().is_none_or(String::is_empty) {
                 frame.kind.clone_from(&event.name);
             }

@@ -120,7 +120,7 @@ mod tests {
     use super::{joined, parts};
 
     fn check(text: &str, expected: &str) {
-        let roots = [PathBuf::from("/home/me/work"), PathBuf::from("/w/")];
+        let roots = [PathBuf::from("/home/ada/plot"), PathBuf::from("/w/")];
         let said = match parts(&roots, text) {
             Ok(parts) => joined(&parts),
             Err(bad) => bad.to_string(),
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn one_spelling_for_each_path() {
-        for text in ["", ".", "./", "/w", "/w/", "/home/me/work", "/w/./"] {
+        for text in ["", ".", "./", "/w", "/w/", "/home/ada/plot", "/w/./"] {
             check(text, ".");
         }
         for text in [
@@ -142,7 +142,7 @@ mod tests {
             "a//b/",
             "a/./b",
             "/w/a/b",
-            "/home/me/work//a/b",
+            "/home/ada/plot//a/b",
         ] {
             check(text, "a/b");
         }
@@ -156,8 +156,8 @@ mod tests {
         for text in [
             "/",
             "/etc/passwd",
-            "/work",
-            "/home/me/workshop/a",
+            "/wide",
+            "/home/ada/plotshop/a",
             "//w/a",
             "~",
             "~/a",
