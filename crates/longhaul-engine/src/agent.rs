@@ -4,6 +4,8 @@
 //! Never: what is not data. A model's adapter, a key or a tool's code is looked
 //! up when a run is claimed.
 
+pub mod wish;
+
 use std::collections::BTreeMap;
 
 use longhaul_core::change::Blob;
@@ -13,10 +15,11 @@ use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::policy::gate::{GateRule, ResultGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneOnPark, Policy};
-use longhaul_core::raw::{Hash, canonical};
+use longhaul_core::raw::{Hash, RawJson, canonical};
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::wish::{Guards, Sandboxed, Sight, Skill};
 use crate::like::nearest;
 
 /// Everything that defines an agent.
@@ -30,6 +33,9 @@ pub struct Agent {
     /// Models as `provider/model` or short names, tried in order; empty: the project's.
     #[serde(default)]
     pub models: Vec<String>,
+    /// Models for runs that an `idle_tick` made, tried in order; empty: the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_models: Vec<String>,
     /// The tools it may use, by our names.
     #[serde(default)]
     pub tools: Vec<String>,
@@ -66,7 +72,28 @@ pub struct Agent {
     /// What a parked run does with its lane.
     #[serde(default)]
     pub lane_on_park: LaneOnPark,
-    /// The system prompt, a template over `input`, `context` and `memory`.
+    /// The skills it may read, as their files introduce themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<Skill>,
+    /// Where its commands run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandboxed>,
+    /// When it is told, or stopped, because it turns in circles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guards: Option<Guards>,
+    /// Who looks at the world for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perception: Option<Sight>,
+    /// The JSON Schema of its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawJson>,
+    /// What the model reads of an event, by its kind: templates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<String, String>,
+    /// The rules of the folder that it works in, as people wrote them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub house_rules: String,
+    /// The system prompt, a template over `input`, `context`, `perception` and `memory`.
     #[serde(default)]
     pub prompt: String,
 }
@@ -160,6 +187,7 @@ impl Agent {
             name,
             description: String::new(),
             models: Vec::new(),
+            idle_models: Vec::new(),
             tools: Vec::new(),
             context: Vec::new(),
             budget: BudgetPatch::default(),
@@ -172,6 +200,13 @@ impl Agent {
             keep_open: None,
             lane: None,
             lane_on_park: LaneOnPark::default(),
+            skills: Vec::new(),
+            sandbox: None,
+            guards: None,
+            perception: None,
+            output: None,
+            events: BTreeMap::new(),
+            house_rules: String::new(),
             prompt: String::new(),
         }
     }

@@ -46,10 +46,10 @@ impl Capsule {
                 task.agent
             )));
         };
-        Ok(Self::equip(ports, run, agent))
+        Ok(Self::equip(ports, run, agent).await)
     }
 
-    fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
+    async fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
         let task = run.task();
         // What was perceived is what is asked; before that the task's word, then the agent's.
         let models = match run.transcript().models() {
@@ -62,14 +62,19 @@ impl Capsule {
         let mut tools = BTreeMap::new();
         let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
         for name in agent.tools.iter().map(String::as_str).chain(paging) {
-            let Some(equipped) = ports.tools.find(name) else {
+            if let Some(equipped) = ports.tools.find(name) {
+                tools.insert(name.to_owned(), equipped.clone());
+                continue;
+            }
+            let Some(supplied) = ports.supplies.find(name, run.id()).await else {
                 return Err(format!(
                     "Agent `{}` uses the tool `{name}`, which this worker does not have. \
                      Configure it, or start a worker that has it.",
                     agent.name
                 ));
             };
-            tools.insert(name.to_owned(), equipped.clone());
+            let named = |tool: Equipped| (tool.card().name.as_str().to_owned(), tool);
+            tools.extend(supplied?.into_iter().map(named));
         }
         let context = task
             .context
@@ -124,11 +129,10 @@ impl Capsule {
     /// What surrounds a call.
     pub(crate) fn around(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         ToolContext {
-            run: run.id(),
-            call,
-            key: format!("{}:{call}", run.id()),
-            epoch,
             context: self.context.clone(),
+            thread: run.task().thread.clone(),
+            resource: run.task().resource.clone(),
+            ..ToolContext::new(run.id(), call, epoch)
         }
     }
 }

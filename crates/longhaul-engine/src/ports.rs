@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
+use longhaul_core::id::RunId;
+use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::shelves::Shelves;
@@ -14,12 +17,13 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::Clock;
 
 use crate::agent::Agent;
+use crate::agent::wish::Eye;
 use crate::error::Error;
 use crate::feed::Feed;
 use crate::mint::Mint;
 use crate::nudge::Nudges;
 use crate::tail::Tail;
-use crate::toolbox::Toolbox;
+use crate::toolbox::{Equipped, Toolbox};
 
 /// Finds the model behind a name.
 pub trait Models: Send + Sync + fmt::Debug {
@@ -35,6 +39,51 @@ pub struct Found {
     pub name: String,
     /// The model.
     pub model: Arc<dyn Model>,
+}
+
+/// Tools that others bring: those of a server, under names such as `mcp:github`.
+#[async_trait]
+pub trait Supplies: Send + Sync + fmt::Debug {
+    /// The tools that a name in an agent's file stands for; none: the name is
+    /// not of a kind that is supplied. The error is a sentence that says what
+    /// to configure.
+    async fn find(&self, name: &str, run: RunId) -> Option<Result<Vec<Equipped>, String>>;
+
+    /// A run has let go of everything: what was opened for it alone is closed.
+    async fn let_go(&self, run: RunId);
+}
+
+/// Nobody brings anything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSupplies;
+
+#[async_trait]
+impl Supplies for NoSupplies {
+    async fn find(&self, _name: &str, _run: RunId) -> Option<Result<Vec<Equipped>, String>> {
+        None
+    }
+
+    async fn let_go(&self, _run: RunId) {}
+}
+
+/// Finds who looks at the world for an agent.
+pub trait Eyes: Send + Sync + fmt::Debug {
+    /// Whoever looks this way. The error is a sentence that says what to configure.
+    fn find(&self, eye: &Eye) -> Result<Arc<dyn ContextProvider>, String>;
+}
+
+/// Nobody looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoEyes;
+
+impl Eyes for NoEyes {
+    fn find(&self, _eye: &Eye) -> Result<Arc<dyn ContextProvider>, String> {
+        Err(
+            "This worker has nobody who could look at the world for an agent. \
+             Start one that has."
+                .to_owned(),
+        )
+    }
 }
 
 /// Everything that drivers and handles share. Clones are the same.
@@ -54,6 +103,10 @@ pub struct Ports {
     pub models: Arc<dyn Models>,
     /// Tools by name.
     pub tools: Arc<Toolbox>,
+    /// Tools that others bring.
+    pub supplies: Arc<dyn Supplies>,
+    /// Who looks at the world.
+    pub eyes: Arc<dyn Eyes>,
     /// Words as they are spoken.
     pub feed: Feed,
     /// Whose journal has grown.

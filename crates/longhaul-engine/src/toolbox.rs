@@ -39,6 +39,24 @@ pub struct Equipped {
 }
 
 impl Equipped {
+    /// A tool with the judge of its input, or why its schema is none.
+    pub fn new(tool: Arc<dyn Tool>) -> Result<Self, BadTool> {
+        let card = tool.card().clone();
+        Self::of(card, Some(tool))
+    }
+
+    fn of(card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<Self, BadTool> {
+        let validator = jsonschema::validator_for(&card.schema).map_err(|why| BadTool::Schema {
+            tool: card.name.clone(),
+            why: why.to_string(),
+        })?;
+        Ok(Self {
+            tool,
+            card: Arc::new(card),
+            validator: Arc::new(validator),
+        })
+    }
+
     /// What it says of itself.
     pub fn card(&self) -> &ToolCard {
         &self.card
@@ -110,16 +128,8 @@ impl Toolbox {
     }
 
     fn put(&mut self, card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<(), BadTool> {
-        let validator = jsonschema::validator_for(&card.schema).map_err(|why| BadTool::Schema {
-            tool: card.name.clone(),
-            why: why.to_string(),
-        })?;
         let name = card.name.clone();
-        let equipped = Equipped {
-            tool,
-            card: Arc::new(card),
-            validator: Arc::new(validator),
-        };
+        let equipped = Equipped::of(card, tool)?;
         match self.0.insert(name.as_str().to_owned(), equipped) {
             None => Ok(()),
             Some(_) => Err(BadTool::Twice(name)),

@@ -24,7 +24,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Models, Ports};
+use longhaul_engine::ports::{Definitions, Models, NoEyes, NoSupplies, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::tail::Tail;
@@ -136,6 +136,8 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         mint: Arc::new(UuidMint),
         models,
         tools: Arc::new(tools),
+        supplies: Arc::new(NoSupplies),
+        eyes: Arc::new(NoEyes),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),

@@ -4,12 +4,13 @@
 //! result that the model reads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::event::tool::{Finding, ToolOutput};
-use crate::id::{CallId, Epoch, RunId, ToolName};
+use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubt};
 use crate::raw::RawJson;
 use crate::time::Millis;
@@ -69,6 +70,43 @@ pub struct ToolContext {
     pub epoch: Epoch,
     /// Names that the agent's file asks for, such as `recipient`.
     pub context: BTreeMap<String, RawJson>,
+    /// The conversation that the run belongs to.
+    pub thread: Option<ThreadKey>,
+    /// Whom the conversation is about.
+    pub resource: Option<ResourceKey>,
+    /// Whoever hears how far the call is.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl ToolContext {
+    /// What surrounds a call that nothing is injected into and nobody listens to.
+    pub fn new(run: RunId, call: CallId, epoch: Epoch) -> Self {
+        Self {
+            run,
+            call,
+            key: call.key(run),
+            epoch,
+            context: BTreeMap::new(),
+            thread: None,
+            resource: None,
+            progress: Arc::new(Unheard),
+        }
+    }
+}
+
+/// Hears how far a call is. It may be told as often as a tool likes; what is
+/// passed on, and when, is the listener's to say.
+pub trait Progress: Send + Sync + std::fmt::Debug {
+    /// So far it is, in percent where that is known, and in words.
+    fn report(&self, percent: Option<u8>, message: &str);
+}
+
+/// Nobody listens.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unheard;
+
+impl Progress for Unheard {
+    fn report(&self, _percent: Option<u8>, _message: &str) {}
 }
 
 /// A call that did not do what it should: the model reads it.

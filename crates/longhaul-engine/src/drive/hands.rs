@@ -159,7 +159,6 @@ fn spoken(span: Millis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
@@ -230,13 +229,7 @@ mod tests {
                 done: done.clone(),
             }),
             input: Value::Null,
-            around: ToolContext {
-                run: RunId::from_bits(7),
-                call,
-                key: String::new(),
-                epoch: Epoch(1),
-                context: BTreeMap::new(),
-            },
+            around: ToolContext::new(RunId::from_bits(7), call, Epoch(1)),
             class,
             timeout: CALL_TIMEOUT,
             clock: Arc::new(Still),

@@ -24,7 +24,7 @@ use longhaul_engine::feed::Feed;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Found, Models, Ports};
+use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoSupplies, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::tail::Tail;
@@ -129,6 +129,8 @@ impl Plan {
             tools: Arc::new(
                 Toolbox::new(hands.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
             ),
+            supplies: Arc::new(NoSupplies),
+            eyes: Arc::new(NoEyes),
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),

@@ -18,7 +18,7 @@ use longhaul_engine::agent::Agent;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Ports};
+use longhaul_engine::ports::{Definitions, NoEyes, NoSupplies, Ports};
 use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_testkit::clock::SimClock;
@@ -72,6 +72,8 @@ fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
         mint: Arc::new(UuidMint),
         models: Arc::new(OneModel::new(&world)),
         tools: Arc::new(Toolbox::new(tools).unwrap()),
+        supplies: Arc::new(NoSupplies),
+        eyes: Arc::new(NoEyes),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),

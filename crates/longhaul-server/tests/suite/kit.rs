@@ -25,7 +25,7 @@ use longhaul_engine::feed::Feed;
 use longhaul_engine::handle::KeyAsk;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Ports};
+use longhaul_engine::ports::{Definitions, NoEyes, NoSupplies, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::stop::Stop;
@@ -137,6 +137,8 @@ impl Plan {
             mint: Arc::new(UuidMint),
             models: models.clone(),
             tools: Arc::new(Toolbox::new(hands).unwrap()),
+            supplies: Arc::new(NoSupplies),
+            eyes: Arc::new(NoEyes),
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),

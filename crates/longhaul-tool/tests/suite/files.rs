@@ -5,7 +5,6 @@ mod escape;
 mod look;
 mod race;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,13 +104,7 @@ fn change(path: &str, old: &str, new: &str) -> Value {
 fn around() -> ToolContext {
     let run = RunId::from_bits(7);
     let id = CallId { turn: 1, index: 1 };
-    ToolContext {
-        run,
-        call: id,
-        key: id.key(run),
-        epoch: Epoch(1),
-        context: BTreeMap::new(),
-    }
+    ToolContext::new(run, id, Epoch(1))
 }
 
 async fn call(tool: &Arc<dyn Tool>, input: Value) -> Result<String, String> {

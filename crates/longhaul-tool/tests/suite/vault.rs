@@ -1,6 +1,5 @@
 //! The vault's tools over real directories: what they keep, and what they refuse.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -83,13 +82,7 @@ impl World {
 async fn call(tool: Arc<dyn Tool>, input: Value) -> Result<String, String> {
     let run = RunId::from_bits(7);
     let id = CallId { turn: 1, index: 1 };
-    let around = ToolContext {
-        run,
-        call: id,
-        key: id.key(run),
-        epoch: Epoch(1),
-        context: BTreeMap::new(),
-    };
+    let around = ToolContext::new(run, id, Epoch(1));
     match tool.call(input, &around).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),

@@ -23,7 +23,7 @@ use longhaul_engine::feed::Feed;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Found, Models, Ports};
+use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoSupplies, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::tail::Tail;
@@ -59,6 +59,8 @@ pub(crate) fn longhaul(
         mint: Arc::new(UuidMint),
         models: Arc::new(OneModel(model)),
         tools: Arc::new(tools),
+        supplies: Arc::new(NoSupplies),
+        eyes: Arc::new(NoEyes),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),
