@@ -11,4 +11,5 @@ pub mod load;
 pub mod problem;
 mod rule;
 mod sheet;
+pub mod shipped;
 mod template;

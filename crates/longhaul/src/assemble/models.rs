@@ -14,6 +14,7 @@ use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
 use longhaul_model::scripted::{Script, ScriptedModel};
 
+use crate::agents::shipped;
 use crate::assemble::adapter::{self, Around, Wanted};
 use crate::assemble::cassettes;
 use crate::assemble::menu::Menu;
@@ -144,7 +145,8 @@ impl ModelShelf {
         answer
     }
 
-    /// The project's script of this name.
+    /// The script of this name: the project's, else the one that ships with the
+    /// agent of that name.
     fn script(&self, name: &str) -> Result<Script, String> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -153,12 +155,16 @@ impl ModelShelf {
             ));
         }
         let path = self.scripts.join(format!("{name}.yaml"));
-        if !path.exists() {
+        let script = if path.exists() {
+            Script::load(&path)
+        } else if let Some(text) = shipped::script(name) {
+            Script::parse(&format!("built-in/{name}.yaml"), text)
+        } else {
             return Err(format!(
                 "There is no script for the model `scripted/{name}`. Write scripts/{name}.yaml."
             ));
-        }
-        Script::load(&path).map_err(|why| format!("The script can't be played: {why}"))
+        };
+        script.map_err(|why| format!("The script can't be played: {why}"))
     }
 }
 
