@@ -183,6 +183,10 @@ id!(
     /// A remembered approval.
     RuleId, "rule"
 );
+id!(
+    /// Something that an agent wrote down.
+    NoteId, "note"
+);
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {

@@ -10,6 +10,7 @@ pub mod event;
 pub mod failure;
 pub mod id;
 pub mod message;
+pub mod note;
 pub mod policy;
 pub mod port;
 pub mod raw;

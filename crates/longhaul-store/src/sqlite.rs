@@ -22,6 +22,7 @@ mod lane;
 mod link;
 mod lock;
 mod new_run;
+mod note;
 mod open;
 mod pass;
 mod place;

@@ -12,6 +12,7 @@ mod gate;
 mod head;
 mod journal;
 mod lane;
+mod note;
 mod open;
 mod port;
 mod prune;

@@ -5,10 +5,12 @@
 mod ask;
 mod desk;
 mod files;
+pub mod memory;
 mod place;
 mod spelling;
 mod vault;
 pub mod witness;
 
 pub use files::Files;
+pub use memory::Memory;
 pub use vault::Vault;

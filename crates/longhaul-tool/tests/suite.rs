@@ -3,5 +3,6 @@
 #[cfg(test)]
 mod suite {
     mod files;
+    mod memory;
     mod vault;
 }

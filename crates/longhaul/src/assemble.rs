@@ -33,7 +33,7 @@ use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
-use longhaul_tool::{Files, Vault, witness};
+use longhaul_tool::{Files, Memory, Vault, memory, witness};
 
 use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
 use crate::assemble::album::Album;
@@ -114,10 +114,13 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         fatal: opening.fatal,
         ..Options::new(url, opening.role, clock.clone())
     })?);
-    let tools = toolbox(&config, &clock)?.with(Arc::new(ReadOutput::new(
+    let mut tools = toolbox(&config, &clock)?.with(Arc::new(ReadOutput::new(
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::clone(&store) as Arc<dyn Shelves>,
     )?))?;
+    for tool in Memory::new(Arc::clone(&store) as Arc<dyn Shelves>).tools()? {
+        tools = tools.with(tool)?;
+    }
     let loaded = agents(&config, &tools, Path::new("agents"));
     let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
     let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
@@ -157,7 +160,7 @@ pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
     Arc::new(ModelShelf::new(config, Arc::clone(clock)))
 }
 
-/// The tools of this build, but the one that needs a store.
+/// The tools of this build, but those that need a store.
 pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         Vault::new(config.data().join("vault"), clock.clone()).tools()?;
@@ -192,8 +195,11 @@ fn own(config: &Config) -> Vec<PathBuf> {
 /// `said` is how people are told of the folder.
 pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
     let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
-    if !names.contains(&"read_output") {
-        names.push("read_output");
+    // What needs a store is there whenever a run is.
+    for name in ["read_output"].into_iter().chain(memory::NAMES) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
     let folder = config.root.join("agents");
     load(&Shelf {

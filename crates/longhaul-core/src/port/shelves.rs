@@ -1,4 +1,4 @@
-//! What stands beside journal and queue: timers, threads, definitions, blobs,
+//! What stands beside journal and queue: timers, threads, notes, definitions, blobs,
 //! accounts, checkpoints, and the counters that must stay 0.
 //!
 //! Never: lets a journal grow. Only `Store::append` does.
@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
 use crate::event::entry::Entry;
-use crate::id::{LaneKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
+use crate::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
 use crate::message::Message;
+use crate::note::{NewNote, Note, Noted};
 use crate::policy::gate::OnTimeout;
 use crate::port::store::{Standing, StoreError};
 use crate::raw::Hash;
@@ -37,8 +38,45 @@ pub trait Shelves: Send + Sync + std::fmt::Debug {
     /// The newest messages of a thread, oldest first.
     async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>, StoreError>;
 
+    /// How many messages a thread has.
+    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
+
+    /// Adds to a thread what no run has said.
+    async fn extend_thread(
+        &self,
+        thread: &ThreadKey,
+        messages: Vec<Message>,
+    ) -> Result<(), StoreError>;
+
     /// Forgets a thread.
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError>;
+
+    /// Keeps a note about a resource. The same key again changes nothing.
+    async fn remember(&self, resource: &ResourceKey, note: NewNote) -> Result<Noted, StoreError>;
+
+    /// The notes of a resource that have any word of `query`: those that fit best
+    /// first, and of those that fit alike the newest. Without a word in it the
+    /// newest. The query is a stranger's text: nothing in it is an instruction.
+    async fn recall(
+        &self,
+        resource: &ResourceKey,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError>;
+
+    /// The notes of a resource, the newest first, after one of them.
+    async fn notes(
+        &self,
+        resource: &ResourceKey,
+        after: Option<NoteId>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError>;
+
+    /// Forgets a note; false: there is none.
+    async fn forget_note(&self, note: NoteId) -> Result<bool, StoreError>;
+
+    /// Forgets all notes of a resource, and says how many there were.
+    async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError>;
 
     /// The messages for a run, in order of arrival.
     async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;

@@ -2,7 +2,7 @@
 //!
 //! Never: decides which changes go with a fact.
 
-use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState, ThreadRow};
+use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState};
 use longhaul_core::id::RunId;
 use rusqlite::{Result, params};
 
@@ -10,7 +10,7 @@ use crate::sqlite::column::to_json;
 use crate::sqlite::fault::Stop;
 use crate::sqlite::new_run::{Opening, open_run};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::{blob, budget, gate, head, seat, steer, timer, usage};
+use crate::sqlite::{blob, budget, gate, head, seat, shelf, steer, timer, usage};
 
 /// Whose batch it is.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub(crate) fn change(tx: &Tx<'_>, subject: Subject, change: &Change) -> Result<(
         Change::SetCap(raise) => Ok(budget::set_cap(tx, run, *raise)?),
         Change::AddUsage(row) => Ok(usage::add(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox(tx, run, row)?),
-        Change::AppendThread(row) => Ok(append_thread(tx, row)?),
+        Change::AppendThread(row) => Ok(shelf::extend_thread(tx, &row.thread, &row.messages)?),
         Change::PutBlob(content) => {
             blob::put(tx, content.hash(), &content.content)?;
             Ok(blob::refer(tx, run, content.hash())?)
@@ -57,16 +57,6 @@ fn add_outbox(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
         "INSERT INTO outbox (run, endpoint, body, attempts, due_at) VALUES (?1, ?2, ?3, 0, ?4)",
         params![run.bytes(), row.endpoint, row.body, tx.now_micros()],
     )?;
-    Ok(())
-}
-
-fn append_thread(tx: &Tx<'_>, row: &ThreadRow) -> Result<()> {
-    for message in &row.messages {
-        tx.run(
-            "INSERT INTO thread (thread, message) VALUES (?1, ?2)",
-            params![row.thread.as_str(), to_json(message)?],
-        )?;
-    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::sqlite::{key, link, pass, reply};
 
 impl SqliteStore {
     /// Looks at tables that an older build did not make.
-    async fn look_new<T, F>(&self, look: F) -> Result<T, StoreError>
+    pub(crate) async fn look_new<T, F>(&self, look: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
@@ -28,7 +28,8 @@ impl SqliteStore {
         self.look(move |tx| Ok(look(tx)?)).await
     }
 
-    async fn write_quiet<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Writes what is no news to whoever waits for runs.
+    pub(crate) async fn write_quiet<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,

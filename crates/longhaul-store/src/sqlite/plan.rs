@@ -9,6 +9,7 @@ use crate::sqlite::append::DRIVE;
 use crate::sqlite::claim::{PICK, PICK_TYPES};
 use crate::sqlite::key::KEY;
 use crate::sqlite::lane::{LANES, NEXT};
+use crate::sqlite::note::{FOUND, NOTES};
 use crate::sqlite::pass::{PASS, SPEND, SWEEP};
 use crate::sqlite::prune::AGED;
 use crate::sqlite::reply::BEFORE;
@@ -101,6 +102,15 @@ fn doors_find_what_they_are_shown_by_its_hash() {
     check(SWEEP, &[by_row, "LIST SUBQUERY 1", over]);
     let request = "SEARCH reply USING INDEX reply_key (principal=? AND key=?)";
     check(BEFORE, &[request]);
+}
+
+#[test]
+fn notes_are_found_by_their_words_and_listed_by_their_order() {
+    let words = "SCAN note_word VIRTUAL TABLE INDEX 0:M3";
+    let row = "SEARCH n USING INTEGER PRIMARY KEY (rowid=?)";
+    check(FOUND, &[words, row, "USE TEMP B-TREE FOR ORDER BY"]);
+    let order = "SEARCH note USING INDEX note_order (resource=? AND number<?)";
+    check(NOTES, &[order]);
 }
 
 #[test]

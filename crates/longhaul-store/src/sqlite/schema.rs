@@ -27,6 +27,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "doors",
         sql: include_str!("../../migrations/sqlite/0002_doors.sql"),
     },
+    Migration {
+        name: "notes",
+        sql: include_str!("../../migrations/sqlite/0003_notes.sql"),
+    },
 ];
 
 /// The schema that this build works with.

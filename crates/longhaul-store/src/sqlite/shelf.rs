@@ -10,7 +10,7 @@ use longhaul_core::port::shelves::{Checkpoint, OutboxDue};
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{int, json, limit, name, nat, small, time};
+use crate::sqlite::column::{int, json, limit, name, nat, small, time, to_json};
 use crate::sqlite::tx::Tx;
 
 /// The newest messages of a thread, oldest first.
@@ -22,6 +22,24 @@ pub(crate) fn thread(tx: &Tx<'_>, thread: &ThreadKey, count: usize) -> Result<Ve
     )?;
     newest.reverse();
     Ok(newest)
+}
+
+/// How many messages a thread has.
+pub(crate) fn thread_len(tx: &Tx<'_>, thread: &ThreadKey) -> Result<u64> {
+    let sql = "SELECT count(*) FROM thread WHERE thread = ?1";
+    let count = tx.one(sql, params![thread.as_str()], |row| nat(row, 0))?;
+    Ok(count.unwrap_or_default())
+}
+
+/// Adds messages to a thread.
+pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message]) -> Result<()> {
+    for message in messages {
+        tx.run(
+            "INSERT INTO thread (thread, message) VALUES (?1, ?2)",
+            params![thread.as_str(), to_json(message)?],
+        )?;
+    }
+    Ok(())
 }
 
 /// Forgets a thread.

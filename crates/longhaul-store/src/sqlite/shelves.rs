@@ -6,8 +6,9 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
+use longhaul_core::note::{NewNote, Note, Noted};
 use longhaul_core::port::shelves::{
     Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
     SpendAsk, Tail, WorkerRow,
@@ -20,7 +21,7 @@ use crate::options::Role;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::is_taken;
 use crate::sqlite::work::Done;
-use crate::sqlite::{blob, budget, lane, renew, repair, shelf, steer, tail, timer, usage};
+use crate::sqlite::{blob, budget, lane, note, renew, repair, shelf, steer, tail, timer, usage};
 
 #[async_trait]
 impl Shelves for SqliteStore {
@@ -55,10 +56,63 @@ impl Shelves for SqliteStore {
             .await
     }
 
+    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+        let thread = thread.clone();
+        self.look(move |tx| Ok(shelf::thread_len(tx, &thread)?))
+            .await
+    }
+
+    async fn extend_thread(
+        &self,
+        thread: &ThreadKey,
+        messages: Vec<Message>,
+    ) -> Result<(), StoreError> {
+        let thread = thread.clone();
+        self.write_quiet(move |tx| shelf::extend_thread(tx, &thread, &messages))
+            .await
+    }
+
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.write(move |tx| Ok(Done::Quiet(shelf::clear_thread(tx, &thread)?)))
+        self.write_quiet(move |tx| shelf::clear_thread(tx, &thread))
             .await
+    }
+
+    async fn remember(&self, resource: &ResourceKey, note: NewNote) -> Result<Noted, StoreError> {
+        let resource = resource.clone();
+        self.write_quiet(move |tx| note::remember(tx, &resource, &note))
+            .await
+    }
+
+    async fn recall(
+        &self,
+        resource: &ResourceKey,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        let (resource, query) = (resource.clone(), query.to_owned());
+        self.look_new(move |tx| note::recall(tx, &resource, &query, limit))
+            .await
+    }
+
+    async fn notes(
+        &self,
+        resource: &ResourceKey,
+        after: Option<NoteId>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        let resource = resource.clone();
+        self.look_new(move |tx| note::notes(tx, &resource, after, limit))
+            .await
+    }
+
+    async fn forget_note(&self, note: NoteId) -> Result<bool, StoreError> {
+        self.write_quiet(move |tx| note::forget(tx, note)).await
+    }
+
+    async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
+        let resource = resource.clone();
+        self.write_quiet(move |tx| note::clear(tx, &resource)).await
     }
 
     async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {

@@ -31,7 +31,7 @@ fn the_file_is_made_as_it_should_be() {
         "user_version",
     ];
     let mark = i32::from_be_bytes(*b"Lhul").to_string();
-    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "2"]);
+    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "3"]);
     drop(store);
 }
 
@@ -43,7 +43,8 @@ fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
     let tables = |condition: &str| -> Vec<String> {
         let sql = format!(
             "SELECT name FROM pragma_table_list
-              WHERE schema = 'main' AND name NOT LIKE 'sqlite_%' AND {condition} ORDER BY name"
+              WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'
+                AND {condition} ORDER BY name"
         );
         let mut statement = conn.prepare(&sql).unwrap();
         let names = statement.query_map((), |row| row.get(0)).unwrap();

@@ -34,6 +34,7 @@ pub mod kit;
 pub mod lane;
 pub mod lane_race;
 pub mod list;
+pub mod note;
 pub mod open;
 pub mod outside;
 pub mod prune;
@@ -173,6 +174,21 @@ macro_rules! each_store_check {
                 buckets_are_blocked_for_a_while
                 checkpoints_belong_to_a_build
                 time_is_the_store_s
+            }
+            note {
+                a_note_is_kept_once_under_its_key
+                notes_are_listed_newest_first
+                notes_are_recalled_by_their_words
+                what_fits_better_comes_first
+                what_fits_alike_comes_newest_first
+                a_query_has_no_syntax
+                words_are_found_however_they_are_accented
+                scripts_without_blanks_are_found
+                notes_are_found_by_their_tags
+                a_resource_sees_its_own_notes_only
+                a_forgotten_note_is_not_found
+                notes_outlive_the_run_that_wrote_them
+                so_many_notes_are_kept
             }
             tail {
                 the_tail_is_in_the_order_of_writing

@@ -2,8 +2,9 @@
 //!
 //! Never: decides which changes go with a fact.
 
-use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, ThreadRow, UsageRow};
-use longhaul_core::id::RunId;
+use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, UsageRow};
+use longhaul_core::id::{RunId, ThreadKey};
+use longhaul_core::message::Message;
 
 use crate::mem_store::open::Opening;
 use crate::mem_store::rows::{Letter, Used};
@@ -29,7 +30,7 @@ impl Tx<'_> {
             Change::SetCap(raise) => self.set_cap(run, raise),
             Change::AddUsage(row) => self.add_usage(run, row),
             Change::AddOutbox(row) => self.add_outbox(run, row),
-            Change::AppendThread(row) => self.append_thread(row),
+            Change::AppendThread(row) => self.extend_thread(&row.thread, row.messages),
             Change::PutBlob(blob) => {
                 let hash = self.keep_content(blob.content);
                 self.tables.blob_refs.put((run, hash), ());
@@ -75,12 +76,11 @@ impl Tx<'_> {
         self.tables.outbox.put(key, letter);
     }
 
-    fn append_thread(&mut self, row: ThreadRow) {
-        for message in row.messages {
+    /// Adds messages to a thread.
+    pub(crate) fn extend_thread(&mut self, thread: &ThreadKey, messages: Vec<Message>) {
+        for message in messages {
             let place = self.tables.count();
-            self.tables
-                .threads
-                .put((row.thread.clone(), place), message);
+            self.tables.threads.put((thread.clone(), place), message);
         }
     }
 

@@ -5,8 +5,11 @@
 use async_trait::async_trait;
 
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{KeyName, LaneKey, RuleId, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{
+    KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
+};
 use longhaul_core::message::Message;
+use longhaul_core::note::{NewNote, Note, Noted};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::keyring::{
     Begun, KeyRow, Keyring, LinkRow, NewKey, NewPass, PassKind, PassRow, Reply, ReplyAsk, ReplyKey,
@@ -94,6 +97,42 @@ impl Shelves for MemStore {
 
     async fn thread(&self, thread: &ThreadKey, limit: usize) -> Answer<Vec<Message>> {
         Ok(self.look(|tx| tx.tables.thread(thread, limit)))
+    }
+
+    async fn thread_len(&self, thread: &ThreadKey) -> Answer<u64> {
+        Ok(self.look(|tx| tx.tables.thread(thread, usize::MAX).len() as u64))
+    }
+
+    async fn extend_thread(&self, thread: &ThreadKey, messages: Vec<Message>) -> Answer<()> {
+        self.change(|tx| {
+            tx.extend_thread(thread, messages);
+            Ok(())
+        })
+    }
+
+    async fn remember(&self, resource: &ResourceKey, note: NewNote) -> Answer<Noted> {
+        self.change(|tx| Ok(tx.remember(resource, &note)))
+    }
+
+    async fn recall(&self, resource: &ResourceKey, query: &str, limit: usize) -> Answer<Vec<Note>> {
+        Ok(self.look(|tx| tx.tables.recall(resource, query, limit)))
+    }
+
+    async fn notes(
+        &self,
+        resource: &ResourceKey,
+        after: Option<NoteId>,
+        limit: usize,
+    ) -> Answer<Vec<Note>> {
+        Ok(self.look(|tx| tx.tables.notes_after(resource, after, limit)))
+    }
+
+    async fn forget_note(&self, note: NoteId) -> Answer<bool> {
+        self.change(|tx| Ok(tx.tables.notes.take_where(|_, kept| kept.note.id == note) > 0))
+    }
+
+    async fn clear_notes(&self, resource: &ResourceKey) -> Answer<u64> {
+        self.change(|tx| Ok(tx.tables.notes.take_where(|(of, _), _| of == resource) as u64))
     }
 
     async fn clear_thread(&self, thread: &ThreadKey) -> Answer<()> {

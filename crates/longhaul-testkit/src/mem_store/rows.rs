@@ -8,9 +8,11 @@ use longhaul_core::change::{
     LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind, UsageRow,
 };
 use longhaul_core::id::{
-    Epoch, GateId, InboxName, LaneKey, RuleId, RunId, SandboxId, Seq, ThreadKey, TimerId, WorkerId,
+    Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
+    TimerId, WorkerId,
 };
 use longhaul_core::message::Message;
+use longhaul_core::note::Note;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::keyring::{KeyRow, LinkRow, PassKind, PassRow, Reply, ReplyKey};
 use longhaul_core::port::shelves::{Account, Checkpoint, Place};
@@ -66,6 +68,7 @@ tables! {
     usage: u64 => Used,
     outbox: u64 => Letter,
     threads: (ThreadKey, u64) => Message,
+    notes: (ResourceKey, u64) => Noticed,
     blobs: Hash => Content,
     blob_refs: (RunId, Hash) => (),
     definitions: Hash => Arc<[u8]>,
@@ -214,6 +217,13 @@ pub(crate) struct Letter {
 pub(crate) struct Content {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) touched_at: Timestamp,
+}
+
+/// A note under its writer's key.
+#[derive(Debug, Clone)]
+pub(crate) struct Noticed {
+    pub(crate) key: String,
+    pub(crate) note: Note,
 }
 
 /// A request that was carried out under a key.

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
+use longhaul_core::note::{NewNote, Note, Noted};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::shelves::{
     Account, Checkpoint, DueTimer, Grown, LaneRow, OutboxDue, Place, Repairs, Shelves, Spend,
@@ -137,6 +138,48 @@ impl Shelves for Yielding {
 
     async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>, StoreError> {
         around(self.shelves.thread(thread, limit)).await
+    }
+
+    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+        around(self.shelves.thread_len(thread)).await
+    }
+
+    async fn extend_thread(
+        &self,
+        thread: &ThreadKey,
+        messages: Vec<Message>,
+    ) -> Result<(), StoreError> {
+        around(self.shelves.extend_thread(thread, messages)).await
+    }
+
+    async fn remember(&self, resource: &ResourceKey, note: NewNote) -> Result<Noted, StoreError> {
+        around(self.shelves.remember(resource, note)).await
+    }
+
+    async fn recall(
+        &self,
+        resource: &ResourceKey,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        around(self.shelves.recall(resource, query, limit)).await
+    }
+
+    async fn notes(
+        &self,
+        resource: &ResourceKey,
+        after: Option<NoteId>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        around(self.shelves.notes(resource, after, limit)).await
+    }
+
+    async fn forget_note(&self, note: NoteId) -> Result<bool, StoreError> {
+        around(self.shelves.forget_note(note)).await
+    }
+
+    async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
+        around(self.shelves.clear_notes(resource)).await
     }
 
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
