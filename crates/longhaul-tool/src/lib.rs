@@ -3,6 +3,7 @@
 //! Never: names a concrete sandbox. A tool that needs one is handed the port.
 
 mod ask;
+pub mod command;
 mod desk;
 mod files;
 pub mod memory;

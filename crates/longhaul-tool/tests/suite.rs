@@ -2,7 +2,9 @@
 
 #[cfg(test)]
 mod suite {
+    mod command;
     mod files;
     mod memory;
+    mod kit;
     mod vault;
 }
