@@ -9,6 +9,7 @@ mod files;
 pub mod memory;
 mod place;
 mod spelling;
+pub mod typed;
 mod vault;
 pub mod witness;
 

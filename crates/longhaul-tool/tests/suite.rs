@@ -6,5 +6,6 @@ mod suite {
     mod files;
     mod memory;
     mod kit;
+    mod typed;
     mod vault;
 }

@@ -1,0 +1,151 @@
+//! A tool of one's own whose input is a Rust type: the schema comes from the
+//! type, and what the model sent has become the type before the tool sees it.
+//!
+//! Never: shows the model what the runtime injects. What surrounds a call comes
+//! beside the input, is no part of the schema, and can't be set from there.
+
+mod schema;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::id::{BadId, ToolName};
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::raw::canonical;
+use longhaul_core::time::Millis;
+
+use crate::ask;
+
+/// Something an agent can do, with an input that is a type.
+///
+/// Comments on the input's fields are what the model reads of them; with
+/// `#[serde(deny_unknown_fields)]` nothing else is let in.
+#[async_trait]
+pub trait TypedTool: Send + Sync + Debug + 'static {
+    /// What the model sends: a struct with named fields.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// Its name.
+    const NAME: &'static str;
+
+    /// What it does, for the model.
+    const DESCRIPTION: &'static str;
+
+    /// What its calls do to the world, unless `class` knows better.
+    const CLASS: EffectClass = EffectClass::Once;
+
+    /// It can look whether a call has happened: `verify` is its own.
+    const VERIFIES: bool = false;
+
+    /// What it wants done in doubt; none: what the agent says.
+    const IN_DOUBT: Option<InDoubt> = None;
+
+    /// How long a call may take; none: the runtime's usual.
+    const TIMEOUT: Option<Millis> = None;
+
+    /// What this call does to the world.
+    fn class(&self, _input: &Self::Input) -> EffectClass {
+        Self::CLASS
+    }
+
+    /// What rules match against; none: the whole input as canonical JSON.
+    fn subjects(&self, _input: &Self::Input) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Does it.
+    async fn call(
+        &self,
+        input: Self::Input,
+        around: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure>;
+
+    /// Looks whether a call under this key has happened.
+    async fn verify(&self, _input: Self::Input, _around: &ToolContext) -> Finding {
+        Finding::Unknown
+    }
+}
+
+/// A typed tool that can't be one.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTool {
+    /// Its name is none.
+    #[error(transparent)]
+    Name(#[from] BadId),
+    /// Providers take the schema of an object and nothing else at its top.
+    #[error(
+        "the input of the tool `{tool}` is {found}, and a tool's input is an object: make its type a \
+         struct with named fields, and put what differs into one of them"
+    )]
+    NoObject {
+        /// Which tool.
+        tool: ToolName,
+        /// What its type is instead.
+        found: &'static str,
+    },
+}
+
+/// The tool as the runtime takes it.
+pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, BadTool> {
+    let name = ToolName::new(T::NAME)?;
+    let schema = schema::of::<T::Input>();
+    let schema = schema.map_err(|found| BadTool::NoObject {
+        tool: name.clone(),
+        found,
+    })?;
+    let card = ToolCard {
+        name,
+        description: T::DESCRIPTION.to_owned(),
+        schema,
+        verifies: T::VERIFIES,
+        in_doubt: T::IN_DOUBT,
+        timeout: T::TIMEOUT,
+    };
+    Ok(Arc::new(Typed { card, tool }))
+}
+
+/// A typed tool behind the port.
+#[derive(Debug)]
+struct Typed<T> {
+    card: ToolCard,
+    tool: T,
+}
+
+#[async_trait]
+impl<T: TypedTool> Tool for Typed<T> {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, input: &Value) -> EffectClass {
+        let input = T::Input::deserialize(input);
+        input.map_or(T::CLASS, |input| self.tool.class(&input))
+    }
+
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        let read = T::Input::deserialize(input);
+        let said = read.ok().and_then(|read| self.tool.subjects(&read));
+        said.unwrap_or_else(|| vec![canonical(input)])
+    }
+
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input = ask::typed(&self.card, input)?;
+        self.tool.call(input, around).await
+    }
+
+    async fn verify(&self, input: Value, around: &ToolContext) -> Finding {
+        match ask::typed(&self.card, input) {
+            Ok(input) => self.tool.verify(input, around).await,
+            // What can't be read was never called.
+            Err(_) => Finding::Unknown,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The JSON Schema of a type, in the plain form that every provider takes.
+//!
+//! Never: a reference to the outside. Types stand where they are used; only one
+//! that holds itself is named, under `$defs`.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+/// The schema (draft 2020-12) of an input; the error says what the type is,
+/// where it is no object.
+pub(super) fn of<T: JsonSchema>() -> Result<Value, &'static str> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    plain(&mut schema);
+    let Value::Object(mut schema) = schema.to_value() else {
+        return Err("anything");
+    };
+    let choices = ["oneOf", "anyOf", "allOf"];
+    if choices.iter().any(|choice| schema.contains_key(*choice)) {
+        return Err("a choice between several types");
+    }
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("no object");
+    }
+    // The tool has a name and a description of its own.
+    schema.remove("title");
+    schema.remove("description");
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Ok(Value::Object(schema))
+}
+
+/// Takes out what some providers refuse and no model needs.
+fn plain(schema: &mut Schema) {
+    transform_subschemas(&mut plain, schema);
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    // `uint8` and the like are no formats of JSON Schema; the bounds stay.
+    let is_number = |kind: &Value| kind == "integer" || kind == "number";
+    if schema.get("type").is_some_and(has(is_number)) {
+        schema.remove("format");
+    }
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        let names = required.as_array().into_iter().flatten();
+        names.into_iter().any(|required| required == name)
+    };
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        if let Value::Object(property) = property
+            && !is_required(name)
+        {
+            without_null(property);
+        }
+    }
+}
+
+/// Whether a `type` is, or lists, one that fits.
+fn has(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+    move |kind| match kind {
+        Value::Array(kinds) => kinds.iter().any(&fits),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            fits(kind)
+        }
+    }
+}
+
+/// What may be left out is left out, and not sent as `null`: lists of types are
+/// what providers differ in most.
+fn without_null(property: &mut Map<String, Value>) {
+    let is_null = |value: &Value| value.is_null() || value == "null" || value["type"] == "null";
+    for list in ["type", "enum", "anyOf"] {
+        let Some(Value::Array(values)) = property.get_mut(list) else {
+            continue;
+        };
+        values.retain(|value| !is_null(value));
+        let mut left = std::mem::take(values);
+        match (list, left.len()) {
+            ("type", 1) => {
+                property.insert(list.to_owned(), left.remove(0));
+            }
+            ("anyOf", 1) => {
+                property.remove(list);
+                let Value::Object(only) = left.remove(0) else {
+                    continue;
+                };
+                for (key, value) in only {
+                    // What is said of the field says more than what is said of its type.
+                    property.entry(key).or_insert(value);
+                }
+            }
+            _ => {
+                property.insert(list.to_owned(), Value::Array(left));
+            }
+        }
+    }
+    if property.get("default").is_some_and(Value::is_null) {
+        property.remove("default");
+    }
+}

@@ -1,0 +1,239 @@
+//! Typed tools: what the model is told of a type, and what the tool gets to see.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use insta::assert_snapshot;
+use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
+use longhaul_tool::typed::{TypedTool, typed};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// How loud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Voice {
+    Low,
+    Loud,
+}
+
+/// Where somebody is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Seat {
+    /// From the front, from 1
+    row: u8,
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// This comment is about the type and not for the model.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    /// Whom to call, such as `Anna`
+    name: String,
+    /// How loud; low unless given
+    voice: Option<Voice>,
+    /// Where they sit
+    seat: Option<Seat>,
+    /// How often
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 9))]
+    times: u32,
+    /// Words for them
+    words: Option<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Caller;
+
+#[async_trait]
+impl TypedTool for Caller {
+    type Input = Call;
+    const NAME: &'static str = "call_out";
+    const DESCRIPTION: &'static str = "Calls somebody.";
+    const CLASS: EffectClass = EffectClass::Keyed;
+    const VERIFIES: bool = true;
+    const IN_DOUBT: Option<InDoubt> = Some(InDoubt::Tell);
+    const TIMEOUT: Option<Millis> = Some(Millis::from_secs(3));
+
+    fn class(&self, input: &Call) -> EffectClass {
+        match input.voice {
+            Some(Voice::Loud) => EffectClass::Once,
+            Some(Voice::Low) | None => EffectClass::Pure,
+        }
+    }
+
+    fn subjects(&self, input: &Call) -> Option<Vec<String>> {
+        (input.name != "whole").then(|| vec![input.name.clone()])
+    }
+
+    async fn call(&self, input: Call, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        if input.name.is_empty() {
+            return Err(ToolFailure("nobody has no name".to_owned()));
+        }
+        let row = input.seat.map_or(0, |seat| seat.row);
+        let words = input.words.unwrap_or_default().join(" ");
+        let recipient = around.context.get("recipient").map(RawJson::as_str);
+        let said = format!(
+            "{} x{} row {row} {words} {recipient:?}",
+            input.name, input.times
+        );
+        Ok(ToolOutput::text(said))
+    }
+
+    async fn verify(&self, input: Call, _around: &ToolContext) -> Finding {
+        Finding::Happened(ToolOutput::text(input.name))
+    }
+}
+
+fn around() -> ToolContext {
+    let call = CallId { turn: 1, index: 1 };
+    ToolContext {
+        context: BTreeMap::from([("recipient".to_owned(), RawJson::of(&"ada"))]),
+        ..ToolContext::new(RunId::from_bits(7), call, Epoch(1))
+    }
+}
+
+#[test]
+fn the_schema_is_plain_and_says_what_the_comments_say() {
+    let tool = typed(Caller).unwrap();
+    let card = tool.card();
+    assert_eq!(card.name.as_str(), "call_out");
+    assert_eq!(card.timeout, Some(Millis::from_secs(3)));
+    assert_eq!(card.in_doubt, Some(InDoubt::Tell));
+    assert!(card.verifies);
+    assert_snapshot!(serde_json::to_string_pretty(&card.schema).unwrap());
+}
+
+#[test]
+fn class_and_subjects_are_asked_of_the_type() {
+    let tool = typed(Caller).unwrap();
+    let check = |input: Value, class: EffectClass, subject: &str| {
+        assert_eq!(tool.class(&input), class, "{input}");
+        assert_eq!(tool.subjects(&input), [subject], "{input}");
+    };
+    check(json!({ "name": "Bo" }), EffectClass::Pure, "Bo");
+    check(
+        json!({ "name": "Bo", "voice": "loud" }),
+        EffectClass::Once,
+        "Bo",
+    );
+    check(
+        json!({ "name": "whole" }),
+        EffectClass::Pure,
+        r#"{"name":"whole"}"#,
+    );
+    // What is no input is judged by what holds for all.
+    check(json!({}), EffectClass::Keyed, "{}");
+}
+
+#[tokio::test]
+async fn a_call_gets_the_type_and_what_surrounds_it() {
+    let tool = typed(Caller).unwrap();
+    let call = async |input: Value| {
+        let done = tool.call(input, &around()).await;
+        match done {
+            Ok(output) => format!("{:?}", output.content),
+            Err(failure) => failure.to_string(),
+        }
+    };
+    let check = |said: String, part: &str| assert!(said.contains(part), "{said}");
+    let whole = json!({ "name": "Bo", "seat": { "row": 2 }, "words": ["a", "b"], "times": 3 });
+    check(
+        call(whole).await,
+        r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#,
+    );
+    check(call(json!({ "name": "Bo" })).await, "Bo x1 row 0");
+    check(call(json!({ "name": "" })).await, "nobody has no name");
+    let unread = call(json!({ "name": "Bo", "recipient": "eve" })).await;
+    check(
+        unread.clone(),
+        "can't read its input: unknown field `recipient`",
+    );
+    check(
+        unread,
+        "Call it again with a JSON object of: name, voice, seat, times, words",
+    );
+    let found = tool.verify(json!({ "name": "Bo" }), &around()).await;
+    assert_eq!(found, Finding::Happened(ToolOutput::text("Bo")));
+    let found = tool.verify(json!({}), &around()).await;
+    assert_eq!(found, Finding::Unknown);
+}
+
+/// A tool of any input, that does nothing.
+#[derive(Debug)]
+struct Of<T>(std::marker::PhantomData<fn() -> T>);
+
+#[async_trait]
+impl<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debug + 'static> TypedTool
+    for Of<T>
+{
+    type Input = T;
+    const NAME: &'static str = "of";
+    const DESCRIPTION: &'static str = "Nothing.";
+
+    async fn call(&self, _: T, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        Ok(ToolOutput::default())
+    }
+}
+
+fn schema_of<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debug + 'static>()
+-> String {
+    match typed(Of::<T>(std::marker::PhantomData)) {
+        Ok(tool) => tool.card().schema.to_string(),
+        Err(bad) => bad.to_string(),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Tree {
+    name: String,
+    below: Vec<Tree>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Forest {
+    trees: Vec<Tree>,
+    best: Option<Box<Tree>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Unit;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind")]
+#[expect(dead_code, reason = "only its schema is looked at")]
+enum Either {
+    This { a: String },
+    That { b: String },
+}
+
+#[test]
+fn a_type_that_holds_itself_is_named_and_what_is_no_object_is_refused() {
+    let shapes = [
+        schema_of::<Nothing>(),
+        schema_of::<Tree>(),
+        schema_of::<Forest>(),
+        schema_of::<Unit>(),
+        schema_of::<String>(),
+        schema_of::<Either>(),
+        schema_of::<Value>(),
+        schema_of::<BTreeMap<String, u8>>(),
+    ];
+    assert_snapshot!(shapes.join("\n"));
+}
