@@ -5,11 +5,14 @@
 mod adapter;
 mod album;
 mod cassettes;
+pub mod clients;
 mod host;
+pub mod line;
 pub mod menu;
 mod models;
 mod ollama;
 pub mod providers;
+pub mod supplies;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Models, NoEyes, NoSupplies, Ports};
+use longhaul_engine::ports::{Definitions, Models, NoEyes, Ports, Supplies};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::tail::Tail;
@@ -39,7 +42,9 @@ use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
 use crate::assemble::models::ModelShelf;
+use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
+use crate::mcp::file::McpFile;
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +76,8 @@ pub struct House {
     pub config: Config,
     /// The store itself, for those who count its commits.
     pub store: Arc<SqliteStore>,
+    /// The servers of tools, to be closed when everything ends.
+    pub served: Arc<Served>,
 }
 
 /// How the store is opened.
@@ -132,6 +139,9 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         }),
         None => shelf,
     };
+    let file = McpFile::of(&config);
+    let line = clients::line(&config, &file);
+    let served = Arc::new(Served::new(&config, file, line));
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
@@ -139,7 +149,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         mint: Arc::new(UuidMint),
         models,
         tools: Arc::new(tools),
-        supplies: Arc::new(NoSupplies),
+        supplies: Arc::clone(&served) as Arc<dyn Supplies>,
         eyes: Arc::new(NoEyes),
         feed: Feed::default(),
         tail: Tail::default(),
@@ -152,6 +162,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
         loaded,
         config,
         store,
+        served,
     })
 }
 

@@ -30,6 +30,7 @@ mod keys;
 mod log;
 mod ls;
 mod mark;
+mod mcp;
 mod me;
 mod mock_model;
 mod models;
@@ -57,6 +58,7 @@ mod tape;
 mod task_args;
 mod teller;
 mod transcript;
+mod trust;
 mod version;
 mod watch;
 mod why;
@@ -127,6 +129,10 @@ enum Command {
     Agents(agents::Agents),
     /// Which models can be asked, with which key, and what they cost
     Models(models::Models),
+    /// The servers of tools in .mcp.json, and whether they answer
+    Mcp(mcp::Mcp),
+    /// What this project would run on its own, and whether you have looked at it
+    Trust(trust::Trust),
     /// Who may come in over HTTP, and as what
     Keys(keys::Keys),
     /// What is set, by whom, and where it is read
@@ -172,6 +178,8 @@ impl Cli {
             Command::Answer(answer) => answer.run(),
             Command::Agents(agents) => agents.run().map(|()| Exit::Done),
             Command::Models(models) => models.run(),
+            Command::Mcp(mcp) => mcp.run(),
+            Command::Trust(trust) => trust.run(),
             Command::Keys(keys) => keys.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),

@@ -9,5 +9,7 @@ pub mod config;
 mod like;
 pub mod local_key;
 pub mod marker;
+pub mod mcp;
 pub mod span;
+pub mod trust;
 pub mod written;

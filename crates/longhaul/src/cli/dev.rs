@@ -29,6 +29,7 @@ impl Dev {
         let manner = Manner {
             command: "dev",
             reloads: true,
+            asks: true,
             env_file: true,
         };
         Serving::open(&self.serving, here::surroundings()?, manner)?.run()

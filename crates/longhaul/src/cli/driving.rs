@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use longhaul::assemble::supplies::Served;
 use longhaul::assemble::{House, worker_options};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Error;
@@ -25,6 +26,7 @@ pub(crate) struct Driving {
     stop: Stop,
     worker: JoinHandle<Result<(), Error>>,
     clock: Arc<dyn Clock>,
+    served: Arc<Served>,
     /// It has ended by itself, and nobody may wait for it again.
     broke: bool,
 }
@@ -48,6 +50,7 @@ impl Driving {
             stop,
             worker,
             clock,
+            served: Arc::clone(&house.served),
             broke: false,
         })
     }
@@ -67,6 +70,13 @@ impl Driving {
     /// for, since one that is cut off may have to be paid or answered for twice;
     /// whoever can't wait says so.
     pub(crate) async fn end(self, interrupts: &mut Interrupts) -> anyhow::Result<()> {
+        let served = Arc::clone(&self.served);
+        let ended = self.end_worker(interrupts).await;
+        served.close().await;
+        ended
+    }
+
+    async fn end_worker(self, interrupts: &mut Interrupts) -> anyhow::Result<()> {
         self.stop.drain();
         if self.broke {
             return Ok(());

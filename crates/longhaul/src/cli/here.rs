@@ -43,6 +43,13 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
                 file.display()
             );
         }
+        // The file comes with the project, and a project can't vouch for itself.
+        if ["LONGHAUL_TRUST", "XDG_STATE_HOME", "XDG_CONFIG_HOME"].contains(&name.as_str()) {
+            anyhow::bail!(
+                "`{}` sets {name}, which decides what is trusted: set it in the real environment, and delete that line",
+                file.display()
+            );
+        }
         here.env.entry(name).or_insert(value);
     }
     Ok(here)

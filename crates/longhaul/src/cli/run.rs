@@ -20,6 +20,7 @@ use crate::cli::open::drive_if_free;
 use crate::cli::submit::prepare;
 use crate::cli::tape::{TapeArgs, not_heard_here};
 use crate::cli::task_args::TaskArgs;
+use crate::cli::trust::asking;
 use crate::cli::{here, runtime, say};
 
 const EXAMPLES: &str = "Examples:
@@ -122,6 +123,12 @@ impl Run {
         }
         let task = prepare(&asked, server.as_ref(), &here)?.tell(self.follow.manner().silent);
         let manner = self.follow.manner();
+        if server.is_none() {
+            // Whoever says no is told by the run, which waits for it.
+            let config = here::quiet_config(&here)?;
+            let nobody = manner.silent || manner.leave_at_person;
+            _ = asking::before(&config, Some(self.task.agent()), nobody)?;
+        }
         let listening = match self.tape.records() {
             true => Some(self.tape.listen(&here)?),
             false => None,

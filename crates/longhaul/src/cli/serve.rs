@@ -30,6 +30,7 @@ impl Serve {
         let manner = Manner {
             command: "serve",
             reloads: false,
+            asks: false,
             env_file: false,
         };
         Serving::open(&self.serving, here::surroundings()?, manner)?.run()

@@ -37,6 +37,7 @@ use crate::cli::open::fatal;
 use crate::cli::serving::banner::banner;
 use crate::cli::serving::lifecycle::Lifecycle;
 use crate::cli::serving::reload::{Reload, Seen};
+use crate::cli::trust::asking;
 use crate::cli::{here, runtime};
 
 /// How a server is started.
@@ -58,6 +59,8 @@ pub(crate) struct ServingArgs {
 pub(crate) struct Manner {
     pub(crate) command: &'static str,
     pub(crate) reloads: bool,
+    /// The person at the terminal is asked what is to be trusted.
+    pub(crate) asks: bool,
     /// Variables of the project's `.env` count as well.
     pub(crate) env_file: bool,
 }
@@ -88,6 +91,11 @@ impl Serving {
         manner: Manner,
     ) -> anyhow::Result<Self> {
         let config = settings(args, here, manner)?;
+        let is_seen = Style::by_terminal() == Style::Human && args.log != Some(Style::Json);
+        let shut = asking::before(&config, None, !manner.asks || !is_seen)?;
+        for shut in shut {
+            tracing::warn!("{shut}");
+        }
         more_files();
         let (listener, address) = listen(&config, args.listen.as_deref(), manner)?;
         let url = url(address);
@@ -115,7 +123,7 @@ impl Serving {
             agents,
             manner,
             until_eof: args.until_eof,
-            is_seen: Style::by_terminal() == Style::Human && args.log != Some(Style::Json),
+            is_seen,
             _marker: marker,
         })
     }
@@ -150,6 +158,7 @@ impl Serving {
                     // The last answers leave, then the doors close.
                     drop(close);
                     let served = server.as_mut().await;
+                    self.house.served.close().await;
                     done.map_err(fail::engine)?;
                     served.map_err(fail::engine)?;
                     tracing::info!("stopped");
@@ -157,7 +166,9 @@ impl Serving {
                 }
                 broke = server.as_mut() => {
                     stop.drain();
-                    worked.as_mut().await.map_err(fail::engine)?;
+                    let done = worked.as_mut().await;
+                    self.house.served.close().await;
+                    done.map_err(fail::engine)?;
                     broke.map_err(fail::engine)?;
                     return Ok(Exit::Busy);
                 }

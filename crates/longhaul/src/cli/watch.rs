@@ -12,6 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::run::{FollowArgs, Followed};
+use crate::cli::trust::asking;
 use crate::cli::{fail, here, name, runtime};
 
 const EXAMPLES: &str = "Examples:
@@ -42,16 +43,23 @@ impl Watch {
         let server = server()?;
         let is_served = server.is_some();
         let beside = look_at(server)?;
-        let (run, over) = runtime.block_on(async {
+        let (run, view) = runtime.block_on(async {
             let run = name::run(&*beside, &self.run).await?;
             let view = beside.show(run).await.map_err(fail::about_run(run))?;
-            anyhow::Ok((run, view.status.is_terminal()))
+            anyhow::Ok((run, view))
         })?;
+        let over = view.status.is_terminal();
         let manner = self.follow.stream_manner();
         let opened = match over || is_served {
             true => None,
             // As `run` began it: whoever goes on with it needs the same variables.
-            false => Some(drive_if_free(&here::with_env_file(here::surroundings()?)?)?),
+            false => {
+                let here = here::with_env_file(here::surroundings()?)?;
+                let nobody = manner.silent || manner.leave_at_person;
+                let config = here::quiet_config(&here)?;
+                _ = asking::before(&config, Some(view.agent.as_str()), nobody)?;
+                Some(drive_if_free(&here)?)
+            }
         };
         let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
         let desk: Box<dyn Desk> = match looked {

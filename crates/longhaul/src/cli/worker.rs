@@ -15,7 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::eof::parent_gone;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
-use crate::cli::{open, runtime, say};
+use crate::cli::trust::asking;
+use crate::cli::{here, open, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul worker                  drives .longhaul/longhaul.db of this project
@@ -63,6 +64,12 @@ impl Hooks for Lines {
 
 impl Worker {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let config = here::quiet_config(&here::surroundings()?)?;
+        for shut in asking::before(&config, None, self.quiet)? {
+            if !self.quiet {
+                say::talk(&format!("note: {shut}"));
+            }
+        }
         let house = open::drive()?;
         let options = worker_options(&house.config)
             .map_err(|bad| Failure::usage(format!("[worker] inboxes: {bad}")))?;
@@ -87,6 +94,7 @@ impl Worker {
                 tokio::select! {
                     biased;
                     done = worked.as_mut() => {
+                        house.served.close().await;
                         done.map_err(fail::engine)?;
                         return Ok(Exit::Done);
                     }

@@ -278,6 +278,12 @@ pub const KEYS: &[Key] = &[
         Kind::Flag,
         "private and loopback addresses are allowed",
     ),
+    key(
+        "outbound.allow",
+        Kind::Texts,
+        "private and loopback addresses that tools and perception may ask, as host:port",
+    )
+    .or("[]"),
     key("tools.*.*", Kind::Any, "a setting of this tool"),
 ];
 

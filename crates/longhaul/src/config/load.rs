@@ -64,6 +64,7 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         in_project: project.is_some(),
         project_file: project_file.filter(|path| path.is_file()),
         user_file,
+        state: here.state_folder(),
         settings: pile.settings,
         env: Env::of(here),
         notes: notes(here),

@@ -28,6 +28,8 @@ pub struct Config {
     pub project_file: Option<PathBuf>,
     /// Where the user's own file is or would be.
     pub user_file: Option<PathBuf>,
+    /// The folder in which the user's programs remember things, if there is one.
+    pub state: Option<PathBuf>,
     /// The settings by path, such as `worker.lease`.
     pub settings: BTreeMap<String, Setting>,
     /// The variables of the environment, for keys and what else is named there.

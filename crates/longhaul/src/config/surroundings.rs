@@ -38,11 +38,21 @@ impl Surroundings {
 
     /// Where the user's own file would be.
     pub fn user_file(&self) -> Option<PathBuf> {
+        let folder = self.user_folder("XDG_CONFIG_HOME", ".config")?;
+        Some(folder.join(FILE_NAME))
+    }
+
+    /// Where we would remember things for the user, outside of every project.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        self.user_folder("XDG_STATE_HOME", ".local/state")
+    }
+
+    fn user_folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         // The XDG rules say that a relative path is to be passed over.
-        let xdg = self.var("XDG_CONFIG_HOME").map(Path::new);
+        let xdg = self.var(variable).map(Path::new);
         let xdg = xdg.filter(|path| path.is_absolute()).map(Path::to_path_buf);
-        let folder = xdg.or_else(|| self.home.as_ref().map(|home| home.join(".config")))?;
-        Some(folder.join("longhaul").join(FILE_NAME))
+        let folder = xdg.or_else(|| self.home.as_ref().map(|home| home.join(below_home)))?;
+        Some(folder.join("longhaul"))
     }
 
     /// A path as it is said to people: from the current folder where it lies in it.

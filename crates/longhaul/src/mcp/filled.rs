@@ -1,0 +1,126 @@
+//! A server with its variables filled in, ready to be started.
+//!
+//! Never: shown. What was filled in may be a secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::config::env::Env;
+use crate::mcp::expand::{Missing, expand};
+use crate::mcp::server::{Server, Way};
+
+/// How a server is started or reached.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Filled {
+    /// A program.
+    Stdio {
+        /// Which.
+        command: String,
+        /// What stands behind it.
+        args: Vec<String>,
+        /// The variables that it is given.
+        env: BTreeMap<String, String>,
+        /// Where it is started.
+        cwd: PathBuf,
+    },
+    /// An address.
+    Http {
+        /// Which.
+        url: String,
+        /// Further headers of every request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for Filled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Filled(hidden)")
+    }
+}
+
+impl Filled {
+    /// The server with what its variables hold. The error says what is missing
+    /// or does not fit, without any value.
+    pub fn of(server: &Server, env: &Env, root: &Path) -> Result<Self, String> {
+        if let Some(problem) = server.problems.first() {
+            return Err(problem.to_string());
+        }
+        let Some(way) = &server.way else {
+            return Err("it is not said how it is reached".to_owned());
+        };
+        let filled = fill(way, env, root).map_err(|missing| missing.to_string())?;
+        match filled.fault() {
+            Some(fault) => Err(fault.to_owned()),
+            None => Ok(filled),
+        }
+    }
+
+    /// What no program, address or header can be.
+    fn fault(&self) -> Option<&'static str> {
+        match self {
+            Self::Stdio {
+                command, args, env, ..
+            } => {
+                let mut texts = args.iter().chain(env.values()).chain([command]);
+                if command.trim().is_empty() {
+                    Some("its `command` is empty once its variables are filled in")
+                } else if texts.any(|text| text.contains('\0')) {
+                    Some("its command or a variable of it holds a zero byte")
+                } else {
+                    None
+                }
+            }
+            Self::Http { url, headers } => {
+                let scheme = ["http://", "https://"];
+                if !scheme.iter().any(|scheme| url.starts_with(scheme))
+                    || url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+                {
+                    Some(
+                        "its `url` is no http:// or https:// address once its variables are filled in",
+                    )
+                } else if headers
+                    .values()
+                    .any(|value| value.contains(char::is_control))
+                {
+                    Some("a header of it holds a line break once its variables are filled in")
+                } else {
+                    None
+                }
+            }
+        }
+    }
+}
+
+fn fill(way: &Way, env: &Env, root: &Path) -> Result<Filled, Missing> {
+    let map = |texts: &BTreeMap<String, String>| {
+        let filled = texts.iter().map(|(name, text)| {
+            let value = expand(text, env)?;
+            Ok((name.clone(), value))
+        });
+        filled.collect::<Result<BTreeMap<_, _>, _>>()
+    };
+    Ok(match way {
+        Way::Stdio {
+            command,
+            args,
+            env: given,
+            cwd,
+        } => Filled::Stdio {
+            command: expand(command, env)?,
+            args: args
+                .iter()
+                .map(|arg| expand(arg, env))
+                .collect::<Result<_, _>>()?,
+            env: map(given)?,
+            cwd: match cwd {
+                Some(cwd) => root.join(expand(cwd, env)?),
+                None => root.to_owned(),
+            },
+        },
+        Way::Http { url, headers } => Filled::Http {
+            url: expand(url, env)?,
+            headers: map(headers)?,
+        },
+    })
+}

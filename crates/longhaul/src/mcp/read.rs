@@ -1,0 +1,397 @@
+//! Reads the text of `.mcp.json`, and finds everything that is wrong with it.
+//!
+//! Never: stops at the first fault, or lets one server's fault touch another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_core::time::Millis;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::like;
+use crate::mcp::fields::{Fields, place, what};
+use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
+use crate::span::{self, SPAN_EXAMPLES};
+use crate::written::{Place, plain};
+
+/// More servers than this are no list that a person wrote.
+const SERVERS_MAX: usize = 64;
+
+/// So many arguments, variables or headers a server may have.
+const LIST_MAX: usize = 256;
+
+/// So long a name may be.
+const NAME_MAX: usize = 64;
+
+/// What may be said of a server.
+const KEYS: &[&str] = &[
+    "type", "command", "args", "env", "cwd", "url", "headers", "perRun", "timeout", "disabled",
+];
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) problems: Vec<Remark>,
+    pub(crate) notes: Vec<Remark>,
+}
+
+/// Reads a text.
+pub(crate) fn read(text: &str) -> Read {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut read = Read::default();
+    let whole: Fields<'_> = match serde_json::from_str(text) {
+        Ok(whole) => whole,
+        Err(error) => {
+            let place = Place {
+                line: error.line().max(1),
+                column: error.column().max(1),
+            };
+            let said = error.to_string();
+            // The reader ends its message with the place.
+            let said = said.split(" at line ").next().unwrap_or_default();
+            read.problems.push(remark(Some(place), said));
+            return read;
+        }
+    };
+    let mut servers = None;
+    for (key, value) in whole.0 {
+        let at = Some(place(text, value));
+        match key.as_str() {
+            "mcpServers" if servers.is_some() => {
+                read.problems
+                    .push(remark(at, "`mcpServers` stands here a second time"));
+            }
+            "mcpServers" => servers = Some(value),
+            _ => {
+                let said = like::unknown("key", &key, &["mcpServers"]);
+                read.notes.push(remark(at, &said));
+            }
+        }
+    }
+    let Some(servers) = servers else {
+        let said = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
+        read.problems.push(remark(None, said));
+        return read;
+    };
+    let Ok(servers) = serde_json::from_str::<Fields<'_>>(servers.get()) else {
+        let said = format!("`mcpServers` is {}, write an object", what(servers));
+        read.problems
+            .push(remark(Some(place(text, servers)), &said));
+        return read;
+    };
+    if servers.0.len() > SERVERS_MAX {
+        let said = format!("names {} servers, {SERVERS_MAX} at most", servers.0.len());
+        read.problems.push(remark(None, &said));
+        return read;
+    }
+    for (name, value) in servers.0 {
+        one(text, &name, value, &mut read);
+    }
+    read
+}
+
+fn remark(place: Option<Place>, message: &str) -> Remark {
+    Remark {
+        place,
+        message: plain(message),
+    }
+}
+
+/// Takes one server in.
+fn one(text: &str, name: &str, value: &RawValue, read: &mut Read) {
+    let at = place(text, value);
+    if let Some(said) = bad_name(name) {
+        read.problems.push(remark(Some(at), &said));
+        return;
+    }
+    if let Some(first) = read.servers.iter_mut().find(|known| known.name == name) {
+        // Two of one name: whichever was shown, the other might be started.
+        let said = format!(
+            "the server `{name}` is named twice, first at {}",
+            first.place
+        );
+        first.problems.push(remark(Some(at), &said));
+        return;
+    }
+    let mut sheet = Sheet {
+        text,
+        name,
+        problems: Vec::new(),
+        notes: Vec::new(),
+    };
+    let server = sheet.server(at, value);
+    let (problems, notes) = (sheet.problems, sheet.notes);
+    read.notes.extend(notes);
+    read.servers.push(Server { problems, ..server });
+}
+
+fn bad_name(name: &str) -> Option<String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let is_good = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits);
+    (!is_good).then(|| {
+        let name: String = name.chars().take(NAME_MAX).collect();
+        format!(
+            "{name:?} is no name of a server: write letters, digits, `_` and `-`, {NAME_MAX} at most"
+        )
+    })
+}
+
+/// One server while it is read.
+struct Sheet<'a> {
+    text: &'a str,
+    name: &'a str,
+    problems: Vec<Remark>,
+    notes: Vec<Remark>,
+}
+
+impl<'a> Sheet<'a> {
+    fn server(&mut self, at: Place, value: &'a RawValue) -> Server {
+        let mut fields: BTreeMap<String, &RawValue> = BTreeMap::new();
+        match serde_json::from_str::<Fields<'a>>(value.get()) {
+            Err(_) => {
+                let said = format!("is {}, write an object", what(value));
+                self.problem(at, &said);
+            }
+            Ok(found) => {
+                for (key, value) in found.0 {
+                    let at = place(self.text, value);
+                    if !KEYS.contains(&key.as_str()) {
+                        let said =
+                            format!("{}; it is passed over", like::unknown("key", &key, KEYS));
+                        self.note(at, &said);
+                    } else if fields.insert(key.clone(), value).is_some() {
+                        self.note(
+                            at,
+                            &format!("`{key}` stands here again, and the last one counts"),
+                        );
+                    }
+                }
+            }
+        }
+        let is_object = value.get().starts_with('{');
+        Server {
+            name: self.name.to_owned(),
+            place: at,
+            way: match is_object {
+                true => self.way(at, &fields),
+                false => None,
+            },
+            per_run: self.flag(&fields, "perRun"),
+            timeout: self.timeout(&fields).unwrap_or(TIMEOUT),
+            disabled: self.flag(&fields, "disabled"),
+            problems: Vec::new(),
+        }
+    }
+
+    fn problem(&mut self, at: Place, said: &str) {
+        let said = format!("server `{}`: {said}", self.name);
+        self.problems.push(remark(Some(at), &said));
+    }
+
+    fn note(&mut self, at: Place, said: &str) {
+        let said = format!("server `{}`: {said}", self.name);
+        self.notes.push(remark(Some(at), &said));
+    }
+
+    fn way(&mut self, at: Place, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
+        let has = |key: &str| fields.contains_key(key);
+        let kind = match fields.get("type") {
+            Some(value) => Some(self.read::<String>("type", value, "\"stdio\" or \"http\"")?),
+            None => None,
+        };
+        let is_http = match kind.as_deref() {
+            None if has("command") && has("url") => {
+                self.problem(at, "has a `command` and a `url`, write one of them");
+                return None;
+            }
+            None => has("url"),
+            Some("stdio") => false,
+            Some("http" | "streamable-http" | "streamableHttp") => true,
+            Some("sse") => {
+                self.problem(
+                    at,
+                    "speaks the old SSE transport, which was retired: most such servers answer \
+                     at another address too, write `\"type\": \"http\"` and that `url`",
+                );
+                return None;
+            }
+            Some(other) => {
+                let said = like::unknown("type", other, &["stdio", "http", "streamable-http"]);
+                self.problem(at, &said);
+                return None;
+            }
+        };
+        let (needs, idle): (&str, &[&str]) = match is_http {
+            true => ("url", &["command", "args", "env", "cwd"]),
+            false => ("command", &["url", "headers"]),
+        };
+        let Some(value) = fields.get(needs) else {
+            self.problem(at, &format!("has no `{needs}`"));
+            return None;
+        };
+        for key in idle {
+            if let Some(value) = fields.get(*key) {
+                let at = place(self.text, value);
+                self.note(at, &format!("`{key}` means nothing beside `{needs}`"));
+            }
+        }
+        match is_http {
+            true => self.http(value, fields),
+            false => self.stdio(value, fields),
+        }
+    }
+
+    fn stdio(&mut self, command: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
+        let command_at = place(self.text, command);
+        let command: String = self.read("command", command, "the name of a program")?;
+        if command.trim().is_empty() || command.contains('\0') {
+            self.problem(
+                command_at,
+                "`command` is empty, write the name of a program",
+            );
+            return None;
+        }
+        let args: Vec<String> = match fields.get("args") {
+            Some(value) => self.read("args", value, "a list of texts")?,
+            None => Vec::new(),
+        };
+        if args.len() > LIST_MAX {
+            self.problem(command_at, &format!("has more than {LIST_MAX} `args`"));
+            return None;
+        }
+        let cwd = match fields.get("cwd") {
+            Some(value) => Some(self.read("cwd", value, "the path of a folder")?),
+            None => None,
+        };
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        let env = self.named(fields, "env", is_name)?;
+        Some(Way::Stdio {
+            command,
+            args,
+            env,
+            cwd,
+        })
+    }
+
+    fn http(&mut self, url: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
+        let url_at = place(self.text, url);
+        let url: String = self.read("url", url, "an address such as https://HOST/mcp")?;
+        // One that begins with a variable is looked at when that is filled in.
+        let is_address = ["http://", "https://", "${"]
+            .iter()
+            .any(|start| url.starts_with(start));
+        if !is_address {
+            self.problem(
+                url_at,
+                "`url` is no address, write one such as https://HOST/mcp",
+            );
+            return None;
+        }
+        let token =
+            |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
+        let is_name = |name: &str| !name.is_empty() && name.chars().all(token);
+        let headers = self.named(fields, "headers", is_name)?;
+        Some(Way::Http { url, headers })
+    }
+
+    /// A table of texts whose names fit.
+    fn named(
+        &mut self,
+        fields: &BTreeMap<String, &RawValue>,
+        key: &str,
+        fits: impl Fn(&str) -> bool,
+    ) -> Option<BTreeMap<String, String>> {
+        let Some(value) = fields.get(key) else {
+            return Some(BTreeMap::new());
+        };
+        let at = place(self.text, value);
+        let named: Named = self.read(key, value, "an object of texts")?;
+        let (mut texts, mut seen) = (BTreeMap::new(), BTreeSet::new());
+        if named.0.len() > LIST_MAX {
+            self.problem(at, &format!("has more than {LIST_MAX} `{key}`"));
+            return None;
+        }
+        for (name, text) in named.0 {
+            if !fits(&name) {
+                self.problem(at, &format!("`{key}` has {name:?}, which is no name"));
+                return None;
+            }
+            if !seen.insert(name.clone()) {
+                self.note(
+                    at,
+                    &format!("`{key}.{name}` stands here again, and the last one counts"),
+                );
+            }
+            texts.insert(name, text.0);
+        }
+        Some(texts)
+    }
+
+    fn flag(&mut self, fields: &BTreeMap<String, &RawValue>, key: &str) -> bool {
+        let value = fields.get(key);
+        let read = value.and_then(|value| self.read(key, value, "true or false"));
+        // What is half said is taken as the careful one would.
+        read.unwrap_or(value.is_some())
+    }
+
+    fn timeout(&mut self, fields: &BTreeMap<String, &RawValue>) -> Option<Millis> {
+        let value = fields.get("timeout")?;
+        let millis = serde_json::from_str::<u64>(value.get()).ok().map(Millis);
+        let text = serde_json::from_str::<String>(value.get()).ok();
+        let read = millis.or_else(|| span::read(&text?));
+        let read = read.filter(|span| span.0 > 0);
+        if read.is_none() {
+            let right = format!("milliseconds, or a span of time such as {SPAN_EXAMPLES}");
+            self.misfit("timeout", value, &right);
+        }
+        read
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        key: &str,
+        value: &RawValue,
+        right: &str,
+    ) -> Option<T> {
+        let read = serde_json::from_str(value.get()).ok();
+        if read.is_none() {
+            self.misfit(key, value, right);
+        }
+        read
+    }
+
+    /// What stands there is not quoted: it may be a secret.
+    fn misfit(&mut self, key: &str, value: &RawValue, right: &str) {
+        let said = format!("`{key}` is {}, write {right}", what(value));
+        self.problem(place(self.text, value), &said);
+    }
+}
+
+/// Texts by name, twice where they stand twice.
+struct Named(Vec<(String, Word)>);
+
+/// A text, or a number or a flag that stands for one.
+struct Word(String);
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fields = Fields::deserialize(from)?;
+        let named = fields.0.into_iter().map(|(name, value)| {
+            let word = Word::of(value).ok_or_else(|| serde::de::Error::custom("no text"))?;
+            Ok((name, word))
+        });
+        named.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Word {
+    fn of(value: &RawValue) -> Option<Self> {
+        let written = value.get();
+        match written.as_bytes().first()? {
+            b'"' => serde_json::from_str(written).ok().map(Self),
+            b'{' | b'[' | b'n' => None,
+            _ => Some(Self(written.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One server as `.mcp.json` names it, and how it is said to people.
+//!
+//! Never: what a variable or a header holds, or what stands behind the `?` of
+//! an address.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use longhaul_core::time::Millis;
+
+use crate::mcp::expand::variables;
+use crate::written::Place;
+
+/// So long a server may take for one answer where nothing is said.
+pub const TIMEOUT: Millis = Millis::from_secs(60);
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Where it stands in the file.
+    pub place: Place,
+    /// How it is reached; none: its problems say why that is not known.
+    pub way: Option<Way>,
+    /// Each run has one of its own.
+    pub per_run: bool,
+    /// So long it may take for one answer.
+    pub timeout: Millis,
+    /// It is written down, and not to be used.
+    pub disabled: bool,
+    /// Why it can't be used.
+    pub problems: Vec<Remark>,
+}
+
+/// Something about the file that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// Where; none: it is about the whole file.
+    pub place: Option<Place>,
+    /// What, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = crate::mcp::name::FILE_NAME;
+        match self.place {
+            Some(place) => write!(f, "{file}:{place}: {}", self.message),
+            None => write!(f, "{file}: {}", self.message),
+        }
+    }
+}
+
+/// How a server is reached, as it is written: variables stand by their names.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Way {
+    /// A program that is started, and spoken with over its pipes.
+    Stdio {
+        /// The program.
+        command: String,
+        /// What stands behind it.
+        args: Vec<String>,
+        /// The variables that it is given.
+        env: BTreeMap<String, String>,
+        /// Where it is started; none: in the project's folder.
+        cwd: Option<String>,
+    },
+    /// An address.
+    Http {
+        /// Which.
+        url: String,
+        /// Further headers of every request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said())
+    }
+}
+
+impl Way {
+    /// The name of its transport.
+    pub const fn transport(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "stdio",
+            Self::Http { .. } => "http",
+        }
+    }
+
+    /// In one line: the command with its arguments, or the address.
+    pub fn said(&self) -> String {
+        match self {
+            Self::Stdio { command, args, .. } => argv(std::iter::once(command).chain(args)),
+            Self::Http { url, .. } => without_query(url),
+        }
+    }
+
+    /// The names of the variables that it is given, or of its headers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let named = match self {
+            Self::Stdio { env, .. } => env,
+            Self::Http { headers, .. } => headers,
+        };
+        named.keys().map(String::as_str)
+    }
+
+    /// The variables of the environment that are filled in, by name.
+    pub fn variables(&self) -> Vec<&str> {
+        let mut texts: Vec<&String> = Vec::new();
+        match self {
+            Self::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                texts.push(command);
+                texts.extend(args.iter().chain(env.values()).chain(cwd));
+            }
+            Self::Http { url, headers } => {
+                texts.push(url);
+                texts.extend(headers.values());
+            }
+        }
+        let mut names: Vec<&str> = texts.into_iter().flat_map(|text| variables(text)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// A command as it could be typed: what is not plain is quoted, so that two
+/// arguments never read as one, nor one as two.
+pub fn argv<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+    let said = words.into_iter().map(|word| {
+        let plain =
+            |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(letter);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word.clone(),
+            false => format!("{word:?}"),
+        }
+    });
+    said.collect::<Vec<_>>().join(" ")
+}
+
+/// An address without who asks and without what stands behind the `?`.
+pub fn without_query(url: &str) -> String {
+    let end = url.find(['?', '#']);
+    let (shown, more) = match end {
+        Some(end) => (&url[..end], "?..."),
+        None => (url, ""),
+    };
+    let shown = match shown.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = authority
+                .rsplit_once('@')
+                .map_or(authority, |(_, host)| host);
+            format!("{scheme}://{host}{path}")
+        }
+        None => shown.to_owned(),
+    };
+    format!("{shown}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_way_holds_no_secret_and_reads_as_it_is() {
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        for (words, said) in [
+            (
+                words(&["npx", "-y", "@scope/server"]),
+                "npx -y @scope/server",
+            ),
+            (words(&["sh", "-c", "a b"]), "sh -c \"a b\""),
+            (
+                words(&["x", "", "two\nlines", "\u{202e}"]),
+                "x \"\" \"two\\nlines\" \"\\u{202e}\"",
+            ),
+            (words(&["x", "${TOKEN}"]), "x ${TOKEN}"),
+        ] {
+            assert_eq!(argv(&words), said);
+        }
+        for (url, said) in [
+            ("https://a.example/mcp", "https://a.example/mcp"),
+            (
+                "https://u:p@a.example/mcp?key=s3",
+                "https://a.example/mcp?...",
+            ),
+            ("https://a.example?key=@s3", "https://a.example?..."),
+            ("${BASE}/mcp", "${BASE}/mcp"),
+        ] {
+            assert_eq!(without_query(url), said);
+        }
+        let way = Way::Http {
+            url: "https://a.example/${PLACE}".to_owned(),
+            headers: [(
+                "Authorization".to_owned(),
+                "Bearer s3cret ${TOKEN}".to_owned(),
+            )]
+            .into(),
+        };
+        assert_eq!(way.variables(), ["PLACE", "TOKEN"]);
+        assert!(!format!("{way:?}").contains("s3cret"));
+    }
+}

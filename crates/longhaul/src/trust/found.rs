@@ -1,0 +1,81 @@
+//! Finds everything that a project would run on its own.
+//!
+//! Never: what its owner set elsewhere. A setting of the user's own file is no
+//! stranger's.
+
+use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::wish::Eye;
+use serde_json::Value as Json;
+
+use crate::agents::load::Loaded;
+use crate::config::settings::Config;
+use crate::config::value::{Origin, Value};
+use crate::mcp::file::McpFile;
+use crate::mcp::name::named;
+use crate::trust::thing::{Kind, Thing};
+
+/// The tool whose messages may be handed to a program.
+const SENDER: &str = "send_message";
+
+/// How such a program is written.
+const COMMAND: &str = "command:";
+
+/// Everything that would be run, each with the agents that would have it run.
+pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
+    let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
+    let mut things = Vec::new();
+    if let Some(thing) = Thing::mcp(file) {
+        let asks = |agent: &&&Agent| agent.tools.iter().any(|tool| named(tool).is_some());
+        let used_by = agents.iter().filter(asks).map(|agent| name(agent));
+        things.push(Thing {
+            used_by: used_by.collect(),
+            ..thing
+        });
+    }
+    for agent in &agents {
+        let Some(Eye::Command(words)) = agent.perception.as_ref().map(|sight| &sight.eye) else {
+            continue;
+        };
+        let thing = Thing::command(Kind::Perception, &config.root, words);
+        let known = things
+            .iter_mut()
+            .find(|known| known.kind == thing.kind && known.name == thing.name);
+        match known {
+            Some(known) => known.used_by.push(name(agent)),
+            None => things.push(Thing {
+                used_by: vec![name(agent)],
+                ..thing
+            }),
+        }
+    }
+    if let Some(words) = stranger_s_deliver(config) {
+        let sends = |agent: &&&Agent| agent.tools.iter().any(|tool| tool == SENDER);
+        let used_by = agents.iter().filter(sends).map(|agent| name(agent));
+        things.push(Thing {
+            used_by: used_by.collect(),
+            ..Thing::command(Kind::Deliver, &config.root, &words)
+        });
+    }
+    things
+}
+
+fn name(agent: &Agent) -> String {
+    agent.name.to_string()
+}
+
+/// The program that messages are handed to, where the project itself names one.
+pub fn stranger_s_deliver(config: &Config) -> Option<Vec<String>> {
+    let setting = config.settings.get("tools.send_message.deliver")?;
+    match &setting.origin {
+        Origin::ProjectFile(..) => {}
+        Origin::Default | Origin::UserFile(..) | Origin::Environment(_) | Origin::Flag(_) => {
+            return None;
+        }
+    }
+    let Value::Any(Json::String(deliver)) = &setting.value else {
+        return None;
+    };
+    let words = deliver.trim().strip_prefix(COMMAND)?.split_whitespace();
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}
