@@ -19,6 +19,8 @@ mod suite {
     mod judges;
     mod likeness;
     mod look_cli;
+    mod mcp_cli;
+    mod mcp_cli_file;
     mod mock_model;
     mod models_cli;
     mod ollama;
@@ -33,5 +35,7 @@ mod suite {
     mod serving_log;
     mod stand_in;
     mod steer_cli;
+    mod terminal;
     mod together;
+    mod trust_cli;
 }

@@ -53,6 +53,7 @@ fn binary(folder: &Path, args: &[&str]) -> Killed {
         .env("HOME", folder)
         .env("TMPDIR", folder)
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -38,6 +38,7 @@ pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) ->
         .current_dir(folder)
         .env("HOME", folder)
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
         .envs(env.iter().copied())
         .output()
         .expect("the binary runs")

@@ -176,6 +176,7 @@ impl Project {
             .env("USER", "anna")
             .env("NO_COLOR", "1")
             .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::null());
         command
     }

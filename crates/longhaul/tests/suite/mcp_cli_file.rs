@@ -1,0 +1,244 @@
+//! `.mcp.json` as other programs write it, and as hostile hands do.
+
+use std::fs;
+
+use longhaul::config::env::Env;
+use longhaul::config::surroundings::Surroundings;
+use longhaul::mcp::file::McpFile;
+use longhaul::mcp::filled::Filled;
+use longhaul::mcp::server::Way;
+use longhaul_core::time::Millis;
+use tempfile::TempDir;
+
+fn read(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".mcp.json");
+    fs::write(&path, text).unwrap();
+    let file = McpFile::at(&path);
+    (folder, file)
+}
+
+fn env(pairs: &[(&str, &str)]) -> Env {
+    let pairs = pairs.iter();
+    Env::of(&Surroundings {
+        env: pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..Surroundings::default()
+    })
+}
+
+const GOOD: &str = r#"{
+  "mcpServers": {
+    "github": {
+      "command": "npx",
+      "args": ["-y", "@scope/server-github"],
+      "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": 3, "DEBUG": false },
+      "perRun": true,
+      "timeout": "90s"
+    },
+    "docs": { "type": "http", "url": "https://docs.example/mcp?key=${KEY:-none}", "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeout": 1500 },
+    "other": { "type": "streamable-http", "url": "${BASE}/mcp", "disabled": true, "alwaysAllow": ["x"] },
+    "own": { "type": "stdio", "command": "./server.py", "cwd": "tools" }
+  }
+}"#;
+
+#[test]
+fn what_others_write_is_taken() {
+    let (folder, file) = read(GOOD);
+    assert_eq!(file.problems, []);
+    let names: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["github", "docs", "other", "own"]);
+    assert!(
+        file.servers.iter().all(|one| one.problems.is_empty()),
+        "{file:?}"
+    );
+    let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with(".mcp.json:11:"), "{notes:?}");
+    assert!(notes[0].contains("unknown key `alwaysAllow`"), "{notes:?}");
+    let [github, docs, other, own] = &file.servers[..] else {
+        panic!("four")
+    };
+    assert!(github.per_run && !docs.per_run && other.disabled && !own.disabled);
+    assert_eq!(github.timeout, Millis::from_secs(90));
+    assert_eq!(docs.timeout, Millis(1_500));
+    let root = folder.path();
+    let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
+    let Ok(Filled::Stdio {
+        command,
+        args,
+        env: given,
+        cwd,
+    }) = Filled::of(github, &set, root)
+    else {
+        panic!("a program")
+    };
+    assert_eq!((command.as_str(), args.len()), ("npx", 2));
+    assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
+    assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
+    assert_eq!(cwd, root);
+    let Ok(Filled::Http { url, headers }) = Filled::of(docs, &set, root) else {
+        panic!("an address")
+    };
+    assert_eq!(url, "https://docs.example/mcp?key=none");
+    assert_eq!(headers["Authorization"], "Bearer t-s3cret");
+    let Ok(Filled::Stdio { cwd, .. }) = Filled::of(own, &set, root) else {
+        panic!("a program")
+    };
+    assert_eq!(cwd, root.join("tools"));
+    let missing = Filled::of(github, &env(&[]), root).unwrap_err();
+    assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
+    let bad = Filled::of(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
+    assert!(bad.contains("no http:// or https://"), "{bad}");
+    let split = env(&[("TOKEN", "a\r\nb: s3cret")]);
+    let bad = Filled::of(docs, &split, root).unwrap_err();
+    assert!(bad.contains("line break"), "{bad}");
+    let zero = env(&[("GITHUB_TOKEN", "a\0b")]);
+    let bad = Filled::of(github, &zero, root).unwrap_err();
+    assert!(bad.contains("zero byte"), "{bad}");
+    let shown = format!("{file:?}{:?}", Filled::of(github, &set, root));
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+/// What is wrong with the whole file.
+#[test]
+fn a_broken_file_says_where_and_names_no_server() {
+    for (text, says) in [
+        ("", ".mcp.json:1:"),
+        ("{\n  \"mcpServers\": {\n", ".mcp.json:"),
+        ("{\"mcpServers\": {}} x", "trailing characters"),
+        ("[]", "expected an object"),
+        ("{}", "`mcpServers` is missing"),
+        ("{\"servers\": {}}", "`mcpServers` is missing"),
+        (
+            "{\"mcpServers\": []}",
+            ".mcp.json:1:16: `mcpServers` is a list",
+        ),
+        (
+            "{\"mcpServers\": {}, \"mcpServers\": {}}",
+            "`mcpServers` stands here a second time",
+        ),
+        ("{\"mcpServers\": {\"a b\": {}}}", "is no name of a server"),
+        ("{\"mcpServers\": {\"\": {}}}", "is no name of a server"),
+        (
+            "{\"mcpServers\": {\"a/../b\": {}}}",
+            "is no name of a server",
+        ),
+    ] {
+        let (_folder, file) = read(text);
+        let problem = file.problems.first().expect(text).to_string();
+        assert!(problem.contains(says), "{text}: {problem}");
+        assert!(problem.starts_with(".mcp.json"), "{problem}");
+        let why = file.find("github").unwrap_err();
+        assert!(why.contains("longhaul mcp ls"), "{why}");
+    }
+    let (_folder, file) = read(b"{\"mcpServers\": {\"\xff\": {}}}");
+    assert!(file.problems[0].message.contains("UTF-8"), "{file:?}");
+    let (_folder, file) = read(" ".repeat((1 << 20) + 1));
+    assert!(file.problems[0].message.contains("too long"), "{file:?}");
+    let many: Vec<String> = (0..65)
+        .map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}"))
+        .collect();
+    let (_folder, file) = read(format!("{{\"mcpServers\": {{{}}}}}", many.join(",")));
+    assert!(file.problems[0].message.contains("64 at most"), "{file:?}");
+    let deep = format!("{{\"mcpServers\": {}", "[".repeat(100_000));
+    assert!(!read(deep).1.problems.is_empty());
+    let (_folder, file) = read(format!("\u{feff}{GOOD}"));
+    assert_eq!(file.servers.len(), 4);
+    let folder = tempfile::tempdir().unwrap();
+    let file = McpFile::at(&folder.path().join(".mcp.json"));
+    assert!(!file.is_there());
+    assert!(
+        file.find("x")
+            .unwrap_err()
+            .contains("There is no `.mcp.json`")
+    );
+    fs::create_dir(folder.path().join(".mcp.json")).unwrap();
+    let file = McpFile::at(&folder.path().join(".mcp.json"));
+    assert_eq!(file.problems[0].to_string(), ".mcp.json: is no file");
+}
+
+/// What is wrong with one server touches no other.
+#[test]
+fn a_broken_server_says_where_and_leaves_the_others_alone() {
+    for (server, says) in [
+        ("1", "is a number, write an object"),
+        ("{}", "has no `command`"),
+        (r#"{"type": "http"}"#, "has no `url`"),
+        (r#"{"type": "sse", "url": "https://x.example"}"#, "retired"),
+        (
+            r#"{"type": "htp", "url": "https://x.example"}"#,
+            "did you mean `http`?",
+        ),
+        (r#"{"type": 3, "command": "x"}"#, "`type` is a number"),
+        (
+            r#"{"command": "x", "url": "https://x.example"}"#,
+            "write one of them",
+        ),
+        (r#"{"command": ""}"#, "`command` is empty"),
+        (r#"{"command": ["s3cret"]}"#, "`command` is a list"),
+        (r#"{"command": "x", "args": "s3cret"}"#, "`args` is text"),
+        (
+            r#"{"command": "x", "args": [1]}"#,
+            "`args` is a list, write a list of texts",
+        ),
+        (
+            r#"{"command": "x", "env": {"A": {}}}"#,
+            "`env` is an object, write an object of texts",
+        ),
+        (
+            r#"{"command": "x", "env": {"A=B": "x"}}"#,
+            "which is no name",
+        ),
+        (
+            r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#,
+            "which is no name",
+        ),
+        (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
+        (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
+        (
+            r#"{"command": "x", "timeout": "soon"}"#,
+            "`timeout` is text",
+        ),
+        (r#"{"command": "x", "perRun": "yes"}"#, "`perRun` is text"),
+        (
+            r#"{"command": "x"}, "bad": {"command": "y"}"#,
+            "named twice",
+        ),
+    ] {
+        let text = format!(
+            "{{\"mcpServers\": {{\n\"bad\": {server},\n\"good\": {{\"command\": \"x\"}}}}}}"
+        );
+        let (folder, file) = read(&text);
+        assert_eq!(file.problems, [], "{text}");
+        let problem = file.servers[0].problems.first().expect(&text).to_string();
+        assert!(problem.contains(says), "{server}: {problem}");
+        assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
+        assert!(problem.contains("`bad`"), "{server}: {problem}");
+        assert!(!problem.contains("s3cret"), "{server}: {problem}");
+        assert!(Filled::of(&file.servers[0], &env(&[]), folder.path()).is_err());
+        let good = file.find("good").unwrap();
+        assert!(Filled::of(good, &env(&[]), folder.path()).is_ok());
+    }
+}
+
+#[test]
+fn a_key_that_stands_twice_is_noted_and_the_last_counts() {
+    let (_folder, file) = read(
+        r#"{"mcpServers": {"a": {"command": "x", "command": "y", "env": {"A": "1", "A": "2"}, "url2": 1}}}"#,
+    );
+    let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
+    let notes = notes.join("\n");
+    for says in [
+        "`command` stands here again",
+        "`env.A` stands here again",
+        "did you mean `url`?",
+    ] {
+        assert!(notes.contains(says), "{notes}");
+    }
+    let Some(Way::Stdio { command, env, .. }) = &file.servers[0].way else {
+        panic!("a program")
+    };
+    assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
+}

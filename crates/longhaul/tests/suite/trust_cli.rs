@@ -1,0 +1,258 @@
+//! `longhaul trust` as a person meets it: nothing of a stranger's is run before
+//! somebody has looked at it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::front::longhaul_in;
+use super::terminal::at_terminal;
+
+const MCP: &str = r#"{"mcpServers": {
+  "github": {"command": "npx", "args": ["-y", "a b", "--token=${GITHUB_TOKEN}"], "env": {"LEVEL": "s3cret"}},
+  "docs": {"url": "https://u:s3cret@docs.example/mcp?key=s3cret", "headers": {"Authorization": "s3cret"}}
+}}"#;
+
+/// A project, and a home that is elsewhere.
+struct Place {
+    project: TempDir,
+    home: TempDir,
+}
+
+impl Place {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let place = Self {
+            project: tempfile::tempdir().unwrap(),
+            home: tempfile::tempdir().unwrap(),
+        };
+        place.write("longhaul.toml", "");
+        for (name, text) in files {
+            place.write(name, text);
+        }
+        place
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let file = self.project.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    fn book(&self) -> PathBuf {
+        self.home.path().join("longhaul/trust.json")
+    }
+
+    fn env(&self) -> [(&str, &str); 1] {
+        [("XDG_STATE_HOME", self.home.path().to_str().unwrap())]
+    }
+
+    /// Says this, wants this exit code, and never a secret.
+    fn say(&self, args: &[&str], code: i32) -> (String, String) {
+        self.say_with(args, &[], code)
+    }
+
+    fn say_with(&self, args: &[&str], env: &[(&str, &str)], code: i32) -> (String, String) {
+        let env = [&self.env()[..], env].concat();
+        let output = longhaul_in(self.project.path(), args, &env);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
+        assert!(
+            !format!("{out}{err}").contains("s3cret"),
+            "{args:?}: {out}{err}"
+        );
+        (out, err)
+    }
+
+    fn statuses(&self) -> Vec<String> {
+        let (out, _) = self.say(&["trust", "ls", "--json"], 0);
+        let told: Value = serde_json::from_str(&out).unwrap();
+        let things = told["things"].as_array().unwrap().iter();
+        things
+            .map(|thing| {
+                let word = |key: &str| thing[key].as_str().unwrap().to_owned();
+                format!("{} {}", word("name"), word("status"))
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_decision_is_shown_kept_outside_and_ends_with_a_change() {
+    let place = Place::new(&[(".mcp.json", MCP)]);
+    let (_, err) = place.say(&["trust"], 6);
+    for says in [
+        "This project would run `.mcp.json`",
+        "outside any sandbox",
+        "  github: npx -y \"a b\" --token=${GITHUB_TOKEN}\n",
+        "    variables: LEVEL\n",
+        "    reads of your environment: GITHUB_TOKEN\n",
+        "  docs: https://docs.example/mcp?...\n",
+        "    headers: Authorization\n",
+        "1 thing of this project are not trusted",
+        "longhaul trust --yes",
+    ] {
+        assert!(err.contains(says), "{says}: {err}");
+    }
+    assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
+    assert!(!place.book().exists());
+    let (_, err) = place.say(&["trust", "--yes"], 0);
+    assert!(err.contains("github: npx"), "{err}");
+    assert!(
+        err.contains("`.mcp.json` is trusted until it changes"),
+        "{err}"
+    );
+    let book = fs::metadata(place.book()).unwrap();
+    assert_eq!(book.permissions().mode() & 0o777, 0o600);
+    let (_, err) = place.say(&["trust"], 0);
+    assert!(err.contains("`.mcp.json` is trusted already"), "{err}");
+    let (out, _) = place.say(&["trust", "ls"], 0);
+    assert!(out.contains("trusted") && out.contains("nobody"), "{out}");
+    place.write(".mcp.json", &MCP.replace("-y", "-yy"));
+    assert_eq!(place.statuses(), [".mcp.json changed"]);
+    let (_, err) = place.say(&["trust", "add", ".mcp.json"], 6);
+    assert!(err.contains("CHANGED since it was trusted"), "{err}");
+    // What was trusted is exactly that again.
+    place.write(".mcp.json", MCP);
+    assert_eq!(place.statuses(), [".mcp.json trusted"]);
+    let (out, _) = place.say(&["trust", "revoke", ".mcp.json"], 0);
+    assert!(out.contains("1 decision"), "{out}");
+    assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
+    place.say(&["trust", "revoke"], 0);
+    let (_, err) = place.say(&["trust", "revoke", "x"], 2);
+    assert!(err.contains("longhaul trust ls"), "{err}");
+    let (_, err) = place.say(&["trust", "add", "x"], 2);
+    assert!(err.contains("nothing called `x`"), "{err}");
+    assert!(place.say(&["trust", "--help"], 0).0.contains("Examples:"));
+}
+
+#[test]
+fn only_a_clear_yes_at_the_terminal_counts() {
+    let place = Place::new(&[(".mcp.json", MCP)]);
+    let folder = place.project.path();
+    for (answer, code, status) in [
+        ("\n", 6, ".mcp.json not_trusted"),
+        ("n\n", 6, ".mcp.json not_trusted"),
+        ("\u{4}", 6, ".mcp.json not_trusted"),
+        ("yep\n", 6, ".mcp.json not_trusted"),
+        ("y\n", 0, ".mcp.json trusted"),
+    ] {
+        let steps = [("Trust it? [y/N]", answer)];
+        let (seen, ended) = at_terminal(folder, &["trust"], &place.env(), &steps);
+        assert_eq!(ended, Some(code), "{answer:?}: {seen}");
+        assert_eq!(place.statuses(), [status], "{answer:?}: {seen}");
+    }
+}
+
+#[test]
+fn a_project_can_t_vouch_for_itself() {
+    let place = Place::new(&[(".mcp.json", MCP)]);
+    let all = [("LONGHAUL_TRUST", "1")];
+    let (out, _) = place.say_with(&["trust", "ls"], &all, 0);
+    assert!(out.contains("trusted by LONGHAUL_TRUST=1"), "{out}");
+    let (out, _) = place.say_with(&["trust", "ls"], &[("LONGHAUL_TRUST", "0")], 0);
+    assert!(out.contains("not trusted"), "{out}");
+    // Only the real environment may say so.
+    place.write("agents/a.md", "---\nmodel: scripted/a\n---\nYou.");
+    place.write("scripts/a.yaml", "replies: [{ text: Done. }]\n");
+    for line in [
+        "LONGHAUL_TRUST=1",
+        "XDG_STATE_HOME=/x",
+        "XDG_CONFIG_HOME=/x",
+    ] {
+        place.write(".env", &format!("{line}\n"));
+        let (_, err) = place.say(&["run", "a", "x"], 2);
+        assert!(err.contains("decides what is trusted"), "{err}");
+        let (out, _) = place.say(&["mcp", "ls"], 0);
+        assert!(out.contains("GITHUB_TOKEN is not set"), "{out}");
+        assert!(!out.contains("trusted by"), "{out}");
+    }
+    // A project at another place is another project.
+    let other = Place::new(&[(".mcp.json", MCP)]);
+    place.say(&["trust", "--yes"], 0);
+    let output = longhaul_in(other.project.path(), &["trust", "ls"], &place.env());
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(out.contains("not trusted"), "{out}");
+}
+
+#[test]
+fn a_book_that_others_may_write_says_nothing() {
+    let place = Place::new(&[(".mcp.json", MCP)]);
+    place.say(&["trust", "--yes"], 0);
+    let mode = |mode| fs::set_permissions(place.book(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o666);
+    assert_eq!(place.statuses(), [".mcp.json unknown"]);
+    let (_, err) = place.say(&["trust", "--yes"], 2);
+    assert!(err.contains("may be written by others"), "{err}");
+    mode(0o600);
+    fs::write(place.book(), "{").unwrap();
+    let (_, err) = place.say(&["trust", "revoke"], 2);
+    assert!(err.contains("rm "), "{err}");
+}
+
+fn deliver(place: &Place) -> String {
+    let command = place.statuses();
+    command.into_iter().next().unwrap_or_default()
+}
+
+#[test]
+fn the_program_that_messages_go_to_is_trusted_with_its_bytes() {
+    let toml = "[tools.send_message]\ndeliver = \"command:./send --fast\"\n";
+    let place = Place::new(&[("longhaul.toml", toml), ("send", "#!/bin/sh\n")]);
+    assert_eq!(deliver(&place), "./send --fast not_trusted");
+    place.say(&["trust", "--yes"], 0);
+    assert_eq!(deliver(&place), "./send --fast trusted");
+    place.write("send", "#!/bin/sh\nrm -rf /\n");
+    assert_eq!(deliver(&place), "./send --fast changed");
+    place.write("longhaul.toml", &toml.replace("--fast", "--slow"));
+    assert_eq!(deliver(&place), "./send --slow not_trusted");
+    // A script that a program from elsewhere is given is looked at too.
+    place.write(
+        "longhaul.toml",
+        &toml.replace("./send --fast", "sh -e send"),
+    );
+    place.say(&["trust", "--yes"], 0);
+    assert_eq!(deliver(&place), "sh -e send trusted");
+    place.write("send", "#!/bin/sh\n");
+    assert_eq!(deliver(&place), "sh -e send changed");
+    // What the user set elsewhere is no stranger's.
+    place.write("longhaul.toml", "");
+    let config = place.home.path().join("longhaul");
+    fs::write(config.join("longhaul.toml"), toml).unwrap();
+    let home = [("XDG_CONFIG_HOME", place.home.path().to_str().unwrap())];
+    let (_, err) = place.say_with(&["trust"], &home, 0);
+    assert!(err.contains("would run nothing"), "{err}");
+}
+
+#[test]
+fn what_is_shown_can_t_steer_the_terminal_or_fake_a_line() {
+    let hostile = r#"{"mcpServers": {"a": {"command": "x", "args": ["\u001b[2J\r\nTrust it? [y/N] y\n", "\u202etxt"]}}}"#;
+    let place = Place::new(&[(".mcp.json", hostile)]);
+    let (_, err) = place.say(&["trust"], 6);
+    assert!(
+        !err.contains('\u{1b}') && !err.contains('\u{202e}'),
+        "{err}"
+    );
+    assert!(!err.contains("\nTrust it?"), "{err}");
+    assert!(err.contains("\\r\\nTrust it? [y/N] y\\n"), "{err}");
+    let (out, _) = place.say(&["mcp", "ls"], 0);
+    assert_eq!(out.lines().count(), 2, "{out}");
+}
+
+/// Where the book would be without a word.
+#[test]
+fn without_xdg_it_lies_below_the_home() {
+    let place = Place::new(&[(".mcp.json", MCP)]);
+    let home = place.home.path().to_str().unwrap();
+    let env = [
+        ("HOME", home),
+        ("XDG_STATE_HOME", "relative/is/passed/over"),
+    ];
+    let output = longhaul_in(place.project.path(), &["trust", "--yes"], &env);
+    assert!(output.status.success(), "{output:?}");
+    let book = Path::new(home).join(".local/state/longhaul/trust.json");
+    assert!(book.is_file());
+}
