@@ -21,6 +21,7 @@ mod suite {
     mod look_cli;
     mod mcp_cli;
     mod mcp_cli_file;
+    mod mcp_cli_supplies;
     mod mock_model;
     mod models_cli;
     mod ollama;

@@ -132,17 +132,15 @@ fn decide(project: &Project, yes: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let many = match open {
-        1 => "1 thing".to_owned(),
-        many => format!("{many} things"),
+        1 => "1 thing of this project is not trusted, and not run".to_owned(),
+        many => format!("{many} things of this project are not trusted, and not run"),
     };
-    Err(Failure::usage(format!(
-        "{many} of this project are not trusted, and not run"
-    ))
-    .exit(Exit::NotAllowed)
-    .hint("see how it stands", "longhaul trust ls")
-    .hint("decide at a terminal", "longhaul trust")
-    .hint("trust all that is shown", "longhaul trust --yes")
-    .into())
+    Err(Failure::usage(many)
+        .exit(Exit::NotAllowed)
+        .hint("see how it stands", "longhaul trust ls")
+        .hint("decide at a terminal", "longhaul trust")
+        .hint("trust all that is shown", "longhaul trust --yes")
+        .into())
 }
 
 impl Ls {

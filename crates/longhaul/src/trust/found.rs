@@ -7,7 +7,6 @@ use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::Eye;
 use serde_json::Value as Json;
 
-use crate::agents::load::Loaded;
 use crate::config::settings::Config;
 use crate::config::value::{Origin, Value};
 use crate::mcp::file::McpFile;
@@ -21,8 +20,7 @@ const SENDER: &str = "send_message";
 const COMMAND: &str = "command:";
 
 /// Everything that would be run, each with the agents that would have it run.
-pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
-    let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
+pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> {
     let mut things = Vec::new();
     if let Some(thing) = Thing::mcp(file) {
         let asks = |agent: &&&Agent| agent.tools.iter().any(|tool| named(tool).is_some());
@@ -32,7 +30,7 @@ pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
             ..thing
         });
     }
-    for agent in &agents {
+    for agent in agents {
         let Some(Eye::Command(words)) = agent.perception.as_ref().map(|sight| &sight.eye) else {
             continue;
         };

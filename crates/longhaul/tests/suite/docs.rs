@@ -8,6 +8,7 @@ use std::path::Path;
 
 use longhaul::config::load;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::mcp::file::McpFile;
 use longhaul_model::scripted::Script;
 
 /// A fenced block of a document.
@@ -80,6 +81,18 @@ fn check_settings(block: &Block) {
     }
 }
 
+/// The only JSON that a person writes here is `.mcp.json`.
+fn check_servers(block: &Block) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(".mcp.json");
+    std::fs::write(&path, &block.text).expect("a file");
+    let file = McpFile::at(&path);
+    let faults = file.servers.iter().flat_map(|server| &server.problems);
+    let faults = faults.chain(&file.problems).chain(&file.notes);
+    let faults: Vec<String> = faults.map(ToString::to_string).collect();
+    assert!(faults.is_empty(), "{}: {faults:?}", block.place);
+}
+
 #[test]
 fn every_block_of_the_documents_is_taken() {
     let mut seen = Vec::new();
@@ -89,6 +102,7 @@ fn every_block_of_the_documents_is_taken() {
             "" => {}
             "markdown" => check_agent(&block),
             "toml" => check_settings(&block),
+            "json" => check_servers(&block),
             "yaml" => drop(Script::parse(&block.place, &block.text).expect("a script")),
             other => panic!("{}: nobody reads a block in `{other}`", block.place),
         }

@@ -92,7 +92,7 @@ fn a_decision_is_shown_kept_outside_and_ends_with_a_change() {
         "    reads of your environment: GITHUB_TOKEN\n",
         "  docs: https://docs.example/mcp?...\n",
         "    headers: Authorization\n",
-        "1 thing of this project are not trusted",
+        "1 thing of this project is not trusted",
         "longhaul trust --yes",
     ] {
         assert!(err.contains(says), "{says}: {err}");

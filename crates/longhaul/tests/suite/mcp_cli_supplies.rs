@@ -1,0 +1,183 @@
+//! The tools of servers as runs get them: who is trusted, who is there, and what
+//! is said where something is missing.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use longhaul::assemble::line::{Line, Report};
+use longhaul::assemble::supplies::Served;
+use longhaul::config::load;
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::Surroundings;
+use longhaul::mcp::file::McpFile;
+use longhaul::trust::thing::Thing;
+use longhaul::trust::warden::Warden;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{RunId, ToolName};
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::time::Timestamp;
+use longhaul_engine::ports::Supplies;
+use serde_json::{Value, json};
+
+const MCP: &str = r#"{"mcpServers": {
+  "github": {"command": "npx"},
+  "poor": {"command": "npx", "env": {"A": "${MISSING}"}},
+  "off": {"command": "npx", "disabled": true},
+  "lost": {"command": "npx"}
+}}"#;
+
+#[derive(Debug)]
+struct Said(ToolCard);
+
+#[async_trait]
+impl Tool for Said {
+    fn card(&self) -> &ToolCard {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        Err(ToolFailure("never called".to_owned()))
+    }
+}
+
+fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
+    Arc::new(Said(ToolCard {
+        name: ToolName::new(name).unwrap(),
+        description: String::new(),
+        schema,
+        verifies: false,
+        in_doubt: None,
+        timeout: None,
+    }))
+}
+
+/// Writes down who was asked.
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    fn note(&self, said: String) {
+        self.0.lock().unwrap().push(said);
+    }
+}
+
+#[async_trait]
+impl Line for Heard {
+    async fn tools(
+        &self,
+        server: &str,
+        name: Option<&str>,
+        _run: RunId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        self.note(format!("{server} {name:?}"));
+        match (server, name) {
+            ("lost", _) => Err("it ended at once.".to_owned()),
+            (_, None) => Ok(vec![
+                tool("mcp:github/search", json!({ "type": "object" })),
+                tool("mcp:github/broken", json!({ "type": 7 })),
+            ]),
+            (_, Some("broken")) => Ok(vec![tool("mcp:github/broken", json!({ "type": 7 }))]),
+            (_, Some(_)) => Ok(vec![tool("mcp:github/search", json!({ "type": "object" }))]),
+        }
+    }
+
+    async fn check(&self, _server: &str) -> Result<Report, String> {
+        Err("not asked here".to_owned())
+    }
+
+    async fn let_go(&self, _run: RunId) {
+        self.note("let go".to_owned());
+    }
+
+    async fn close(&self) {
+        self.note("close".to_owned());
+    }
+}
+
+fn config(root: &Path) -> Config {
+    fs::write(root.join("longhaul.toml"), "").unwrap();
+    let here = Surroundings {
+        cwd: root.to_owned(),
+        home: Some(root.join("home")),
+        ..Surroundings::default()
+    };
+    load::load(&here, &[]).unwrap()
+}
+
+#[tokio::test]
+async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
+    let file = McpFile::of(&config);
+    let heard = Arc::new(Heard::default());
+    let served = Served::new(&config, file.clone(), Arc::clone(&heard) as Arc<dyn Line>);
+    let run = RunId::from_bits(7);
+    let refused = async |name: &str| {
+        let found = Supplies::find(&served, name, run).await;
+        found.expect(name).unwrap_err()
+    };
+    assert!(Supplies::find(&served, "vault_read", run).await.is_none());
+    let why = refused("mcp:github").await;
+    assert!(
+        why.contains("a stranger's code") && why.contains("`longhaul trust`"),
+        "{why}"
+    );
+    assert_eq!(heard.0.lock().unwrap().len(), 0);
+    // A decision that is made meanwhile counts at once.
+    let warden = Warden::of(&config);
+    let thing = Thing::mcp(&file).unwrap();
+    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let found = Supplies::find(&served, "mcp:github", run)
+        .await
+        .unwrap()
+        .unwrap();
+    let names: Vec<&str> = found.iter().map(|one| one.card().name.as_str()).collect();
+    assert_eq!(names, ["mcp:github/search"]);
+    let found = Supplies::find(&served, "mcp:github/search", run).await;
+    assert_eq!(found.unwrap().unwrap().len(), 1);
+    for (name, says) in [
+        ("mcp:github/broken", "its input schema is broken"),
+        ("mcp:githup", "Did you mean `github`?"),
+        ("mcp:x", "There are: github, poor, off, lost."),
+        ("mcp:off", "switched off"),
+        ("mcp:poor/x", "the variable MISSING is not set"),
+        (
+            "mcp:lost",
+            "it ended at once. Look with `longhaul mcp check lost`.",
+        ),
+    ] {
+        let why = refused(name).await;
+        assert!(why.contains(says), "{name}: {why}");
+        assert!(why.contains("`longhaul mcp "), "{name}: {why}");
+    }
+    warden.revoke(|_| true).unwrap();
+    assert!(refused("mcp:github").await.contains("`longhaul trust`"));
+    Supplies::let_go(&served, run).await;
+    served.close().await;
+    let heard = heard.0.lock().unwrap().join(", ");
+    assert!(heard.ends_with("let go, close"), "{heard}");
+}
+
+#[tokio::test]
+async fn without_a_file_or_with_a_broken_one_the_sentence_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let run = RunId::from_bits(7);
+    for (text, says) in [
+        (None, "There is no `.mcp.json`"),
+        (Some("{"), ".mcp.json:1:1: EOF while parsing"),
+    ] {
+        if let Some(text) = text {
+            fs::write(folder.path().join(".mcp.json"), text).unwrap();
+        }
+        let line = Arc::new(Heard::default());
+        let served = Served::new(&config, McpFile::of(&config), line);
+        let found = Supplies::find(&served, "mcp:github", run).await;
+        let why = found.unwrap().unwrap_err();
+        assert!(why.contains(says), "{why}");
+        assert!(Supplies::find(&served, "vault_read", run).await.is_none());
+    }
+}
