@@ -3,14 +3,14 @@
 //! Never: leaves its directory, follows a link, opens what is closed to
 //! agents, or changes a file halfway.
 
-mod closed;
+pub(crate) mod closed;
 mod edit;
 mod glob;
 mod list;
-mod path;
+pub(crate) mod path;
 mod read;
 mod search;
-mod text;
+pub(crate) mod text;
 mod walk;
 mod workspace;
 mod write;

@@ -8,6 +8,7 @@ mod desk;
 mod files;
 pub mod memory;
 mod place;
+mod skill;
 mod spelling;
 pub mod typed;
 mod vault;
@@ -15,4 +16,5 @@ pub mod witness;
 
 pub use files::Files;
 pub use memory::Memory;
+pub use skill::Skills;
 pub use vault::Vault;

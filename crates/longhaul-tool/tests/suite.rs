@@ -4,8 +4,8 @@
 mod suite {
     mod command;
     mod files;
-    mod memory;
     mod kit;
+    mod memory;
     mod typed;
     mod vault;
 }

@@ -3,13 +3,24 @@
 //! Never: runs an agent whose file asks for what this build can't do. Such a
 //! file is told apart from a broken one, and refused like it.
 
+pub mod change;
 pub mod check;
-mod cut;
+mod claude;
+pub(crate) mod cut;
+pub mod draft;
+mod files;
 mod front;
+mod house;
 mod later;
 pub mod load;
+pub mod loaded;
+mod output;
 pub mod problem;
 mod rule;
-mod sheet;
+pub(crate) mod sheet;
+pub mod shelf;
 pub mod shipped;
 mod template;
+mod tools;
+pub mod verbatim;
+mod wishes;

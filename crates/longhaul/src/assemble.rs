@@ -36,15 +36,18 @@ use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
-use longhaul_tool::{Files, Memory, Vault, memory, witness};
+use longhaul_tool::{Files, Memory, Skills, Vault, memory, witness};
 
-use crate::agents::load::{BUILT_IN, Loaded, Shelf, load};
+use crate::agents::load::load;
+use crate::agents::loaded::Loaded;
+use crate::agents::shelf::{BUILT_IN, Shelf};
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
 use crate::assemble::models::ModelShelf;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp::file::McpFile;
+use crate::skills;
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +131,7 @@ pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
     for tool in Memory::new(Arc::clone(&store) as Arc<dyn Shelves>).tools()? {
         tools = tools.with(tool)?;
     }
-    let loaded = agents(&config, &tools, Path::new("agents"));
+    let loaded = agents(&config, &tools, Path::new(""));
     let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
     let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
     let shelf: Arc<dyn Models> = Arc::new(shelf);
@@ -177,6 +180,8 @@ pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, Assem
         Vault::new(config.data().join("vault"), clock.clone()).tools()?;
     let files = Files::new(&config.root, clock.clone()).without(own(config));
     tools.extend(files.tools()?);
+    let taught = Skills::new(&config.root, skills::FOLDERS).without(own(config));
+    tools.push(taught.tool()?);
     let witness_file = config.tool("witness").remove("file");
     if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
         tools.extend(witness::tools(config.root.join(file), clock)?);
@@ -202,9 +207,23 @@ fn own(config: &Config) -> Vec<PathBuf> {
     own
 }
 
-/// The agents of this project, checked against the tools that there are.
-/// `said` is how people are told of the folder.
+/// The agents of this project, checked against the tools that there are, and
+/// what is wrong with its skills. `said` is how people are told of the project.
 pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
+    let skills = skills::load(&config.root, said);
+    let mut loaded = on_shelf(config, tools, (said, &skills), load);
+    loaded.problems.extend(skills.problems);
+    loaded.notes.extend(skills.notes);
+    loaded
+}
+
+/// Does something with all that an agent's file may name.
+pub fn on_shelf<T>(
+    config: &Config,
+    tools: &Toolbox,
+    (said, skills): (&Path, &skills::Skills),
+    work: impl FnOnce(&Shelf<'_>) -> T,
+) -> T {
     let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
     // What needs a store is there whenever a run is.
     for name in ["read_output"].into_iter().chain(memory::NAMES) {
@@ -212,12 +231,17 @@ pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
             names.push(name);
         }
     }
-    let folder = config.root.join("agents");
-    load(&Shelf {
-        folder: &folder,
+    let models = config.models().names;
+    let short_names: Vec<&str> = models.keys().map(String::as_str).collect();
+    work(&Shelf {
+        root: &config.root,
         said,
         built_in: BUILT_IN,
         tools: &names,
+        servers: &[],
+        skills: &skills.skills,
+        broken_skills: &skills.broken,
+        short_names: &short_names,
     })
 }
 

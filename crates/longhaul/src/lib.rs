@@ -6,10 +6,12 @@
 pub mod agents;
 pub mod assemble;
 pub mod config;
+mod inside;
 mod like;
 pub mod local_key;
 pub mod marker;
 pub mod mcp;
+pub mod skills;
 pub mod span;
 pub mod trust;
 pub mod written;

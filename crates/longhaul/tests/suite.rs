@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod suite {
     mod agents;
+    mod agents_claude;
     mod agents_cli;
+    mod agents_fields;
+    mod agents_reload;
     mod alone;
     mod asked;
     mod bad_input;
@@ -34,6 +37,7 @@ mod suite {
     mod served_cli;
     mod serving;
     mod serving_log;
+    mod skills;
     mod stand_in;
     mod steer_cli;
     mod terminal;

@@ -82,7 +82,9 @@ impl Tool for Recall {
         let limit = limit.unwrap_or(NOTES).clamp(1, NOTES_MAX);
         let found = self.shelves.recall(&resource, &query, limit).await;
         let found = found.map_err(|error| {
-            ToolFailure(format!("The notes can't be read: {error}. Try again later."))
+            ToolFailure(format!(
+                "The notes can't be read: {error}. Try again later."
+            ))
         })?;
         Ok(ToolOutput::text(told(&found, &query, &resource)))
     }
@@ -99,7 +101,11 @@ fn told(found: &[Note], query: &str, resource: &ResourceKey) -> String {
             ),
         };
     }
-    let order = if lists { "the newest" } else { "the best match" };
+    let order = if lists {
+        "the newest"
+    } else {
+        "the best match"
+    };
     let mut told = format!("Notes about {resource}, {order} first:\n");
     for (note, number) in found.iter().zip(1..) {
         let row = row(note, number);

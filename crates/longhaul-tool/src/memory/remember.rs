@@ -78,9 +78,9 @@ impl Tool for Remember {
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
         let noted = self.shelves.remember(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {
-            Noted::Kept(id) | Noted::Known(id) => {
-                Ok(ToolOutput::text(format!("Noted as {id}, about {resource}.")))
-            }
+            Noted::Kept(id) | Noted::Known(id) => Ok(ToolOutput::text(format!(
+                "Noted as {id}, about {resource}."
+            ))),
             Noted::Full => Err(refuse(format!(
                 "{NOTES_MAX} notes about {resource} are kept already, and only people remove any \
                  (longhaul memory forget)"

@@ -75,7 +75,9 @@ fn ada(index: u16) -> ToolContext {
 #[tokio::test]
 async fn a_note_of_one_run_is_found_by_another() {
     let world = World::new();
-    let told = world.remember(1, "Likes green tea.\nNo sugar.", &["taste"]).await;
+    let told = world
+        .remember(1, "Likes green tea.\nNo sugar.", &["taste"])
+        .await;
     assert!(told.starts_with("Noted as note_"), "{told}");
     assert!(told.ends_with(", about ada."), "{told}");
     world.remember(2, "Ships on Fridays", &[]).await;
@@ -104,7 +106,9 @@ async fn a_call_that_is_repeated_keeps_one_note() {
     let again = world.remember(1, "Likes tea", &[]).await;
     assert_eq!(first, again);
     world.remember(2, "Likes tea", &[]).await;
-    let notes = world.store.notes(&ResourceKey::new("ada").unwrap(), None, 9);
+    let notes = world
+        .store
+        .notes(&ResourceKey::new("ada").unwrap(), None, 9);
     let notes = notes.await.unwrap();
     assert_eq!(notes.len(), 2, "another call is another note");
     assert_eq!(notes[0].run, Some(RunId::from_bits(1)));
@@ -149,9 +153,15 @@ async fn what_is_too_much_is_refused_in_words() {
     };
     check(json!({ "text": "  " }), "a note has some text").await;
     check(json!({ "text": "x".repeat(16_385) }), "16384 bytes at most").await;
-    check(json!({ "text": "x", "tags": vec!["t"; 33] }), "32 tags at most").await;
+    check(
+        json!({ "text": "x", "tags": vec!["t"; 33] }),
+        "32 tags at most",
+    )
+    .await;
     check(json!({ "text": 7 }), "can't read its input").await;
-    let bad = world.call("recall", json!({ "query": null }), &ada(1)).await;
+    let bad = world
+        .call("recall", json!({ "query": null }), &ada(1))
+        .await;
     assert!(bad.is_err());
 }
 
@@ -161,7 +171,9 @@ async fn what_is_shown_is_bounded() {
     for index in 1..=8 {
         world.remember(index, &"tea ".repeat(4_000), &[]).await;
     }
-    let told = world.recall(json!({ "query": "tea", "limit": 5_000 })).await;
+    let told = world
+        .recall(json!({ "query": "tea", "limit": 5_000 }))
+        .await;
     assert!(told.len() < 40_000, "{}", told.len());
     assert!(told.ends_with("6 more are not shown: ask for fewer at once."));
 }

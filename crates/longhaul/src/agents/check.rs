@@ -5,6 +5,8 @@
 use longhaul_engine::agent::Agent;
 use wildmatch::WildMatch;
 
+use crate::agents::later::SHELL;
+
 /// The notes on an agent; `is_once` says of a tool whether its calls must not
 /// be repeated, none where it is not known.
 pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<String> {
@@ -14,7 +16,7 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
     }
     for tool in &agent.tools {
         let once = is_once(tool).unwrap_or(true) && !is_softened(agent, tool);
-        let ruled = agent.rules.iter().any(|rule| fits(&rule.tool, tool));
+        let ruled = agent.rules.iter().any(|rule| speaks_of(&rule.tool, tool));
         if once && !ruled {
             notes.push(format!(
                 "`{tool}` can't be taken back and no rule speaks of it: add \
@@ -23,7 +25,7 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
         }
     }
     for rule in &agent.rules {
-        if !agent.tools.iter().any(|tool| fits(&rule.tool, tool)) {
+        if !agent.tools.iter().any(|tool| speaks_of(&rule.tool, tool)) {
             let near =
                 longhaul_engine::like::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
             let near = near.map(|near| format!(", did you mean `{near}`?"));
@@ -34,7 +36,18 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
             ));
         }
     }
+    if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL) {
+        notes.push("its `sandbox` is for commands, and it has no tool that runs any".to_owned());
+    }
     notes
+}
+
+/// Whether a rule speaks of a tool, or of one of a server's tools.
+fn speaks_of(glob: &str, tool: &str) -> bool {
+    let part = glob
+        .strip_prefix(tool)
+        .is_some_and(|rest| rest.starts_with('/'));
+    fits(glob, tool) || tool.starts_with("mcp:") && part
 }
 
 /// Whether the agent itself says that every call of this tool may be repeated.

@@ -13,9 +13,11 @@ use crate::agents::cut::{self, Parts};
 use crate::agents::later;
 use crate::agents::rule;
 use crate::agents::sheet::{Fields, Sheet};
+use crate::agents::shelf::Shelf;
 use crate::agents::template::{self, Names};
+use crate::agents::tools;
+use crate::agents::{output, wishes};
 use crate::config::settings::{hundredths, micros, percent};
-use crate::like;
 use crate::written::{Content, Entry, Node, Place, yaml};
 
 /// The keys that are read here.
@@ -23,13 +25,17 @@ const KEYS: &[&str] = &[
     "name",
     "description",
     "model",
+    "idle_model",
     "tools",
+    "skills",
     "max_turns",
     "maxTurns",
+    "sandbox",
     "budget",
     "retry",
     "approve",
     "effects",
+    "guards",
     "keep_open",
     "in_doubt",
     "approve_result",
@@ -37,6 +43,9 @@ const KEYS: &[&str] = &[
     "lane_on_park",
     "lane_busy",
     "context",
+    "perception",
+    "output",
+    "events",
 ];
 
 /// What `lane_busy` may say, and whether this build can do it.
@@ -55,7 +64,7 @@ const LANE_ON_PARK: &[(&str, LaneOnPark)] =
 const RESULT_ASK: &str = "Is this result good?";
 
 /// Reads a file's bytes; `stem` is the file's name without `.md`.
-pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], tools: &[&str]) -> Agent {
+pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], shelf: &Shelf<'_>) -> Agent {
     let mut agent = Agent::new(stem.clone());
     let parts = match cut::cut(bytes) {
         Ok(parts) => parts,
@@ -67,7 +76,7 @@ pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], tools: &[&
     let mut names = vec!["input", "context", "memory"];
     match yaml::read(&parts.front) {
         Ok(node) => {
-            let perceives = front(sheet, &mut agent, node, tools);
+            let perceives = front(sheet, &mut agent, node, shelf);
             names.extend(perceives.then_some("perception"));
         }
         Err(malformed) => {
@@ -80,7 +89,7 @@ pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], tools: &[&
 }
 
 /// Reads all fields, and says whether `perception` is among them.
-fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) -> bool {
+fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, shelf: &Shelf<'_>) -> bool {
     if node.content == Content::Nothing {
         return false;
     }
@@ -89,22 +98,21 @@ fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, tools: &[&str]) -> bo
         place: node.place,
         node,
     };
-    let known = [KEYS, later::KEYS].concat();
-    let Some(fields) = sheet.table(&whole, &known) else {
+    let Some(fields) = sheet.table(&whole, KEYS) else {
         return false;
     };
     identity(sheet, agent, &fields);
     if let Some(entry) = fields.get("tools") {
-        agent.tools = self::tools(sheet, entry, tools);
+        agent.tools = tools::read(sheet, entry, shelf);
     }
     limits(sheet, agent, &fields);
     people(sheet, agent, &fields);
     lanes(sheet, agent, &fields);
-    for key in later::KEYS {
-        if let Some(entry) = fields.get(key) {
-            later::read(sheet, entry);
-        }
+    wishes::read(sheet, agent, &fields, shelf);
+    if let Some(entry) = fields.get("output") {
+        agent.output = output::read(sheet, entry, shelf);
     }
+    later::read(sheet, agent, &fields);
     fields.get("perception").is_some()
 }
 
@@ -123,16 +131,10 @@ fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
         agent.description = sheet.text(entry).unwrap_or_default();
     }
     if let Some(entry) = fields.get("model") {
-        agent.models = if let Content::List(list) = &entry.node.content {
-            if list.is_empty() {
-                let message = "`model` names no model: name one, or leave the line out";
-                sheet.fault(entry.node.place, message);
-            }
-            let models = sheet.texts(entry);
-            models.into_iter().map(|(_, model)| model).collect()
-        } else {
-            sheet.text(entry).into_iter().collect()
-        };
+        agent.models = models(sheet, entry);
+    }
+    if let Some(entry) = fields.get("idle_model") {
+        agent.idle_models = models(sheet, entry);
     }
     if let Some(entry) = fields.get("context") {
         let names = sheet.texts(entry);
@@ -140,18 +142,18 @@ fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
     }
 }
 
-fn tools(sheet: &mut Sheet, entry: &Entry, known: &[&str]) -> Vec<String> {
-    let mut tools = Vec::new();
-    for (place, tool) in sheet.texts(entry) {
-        if tool.starts_with("mcp:") {
-            sheet.later(place, &tool);
-        } else if known.contains(&tool.as_str()) {
-            tools.push(tool);
-        } else {
-            sheet.fault(place, like::unknown("tool", &tool, known));
-        }
+/// One model, or several in the order in which they are tried.
+fn models(sheet: &mut Sheet, entry: &Entry) -> Vec<String> {
+    let Content::List(list) = &entry.node.content else {
+        return sheet.text(entry).into_iter().collect();
+    };
+    if list.is_empty() {
+        let key = &entry.key;
+        let message = format!("`{key}` names no model: name one, or leave the line out");
+        sheet.fault(entry.node.place, message);
     }
-    tools
+    let models = sheet.texts(entry);
+    models.into_iter().map(|(_, model)| model).collect()
 }
 
 fn limits(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {

@@ -2,6 +2,8 @@
 //!
 //! Never: stops. A value that can't be read is a line in the list and `None`.
 
+use std::path::PathBuf;
+
 use longhaul_core::time::Millis;
 
 use crate::agents::problem::ProblemKind;
@@ -14,6 +16,10 @@ use crate::written::{Content, Entry, Node, Place, plain};
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
     pub(crate) found: Vec<Found>,
+    /// How something was understood that is not wrong.
+    pub(crate) notes: Vec<String>,
+    /// The files that were read on the way.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// One thing that is wrong.
@@ -46,13 +52,24 @@ impl Sheet {
 
     /// Notes that the file is right and we are late.
     pub(crate) fn later(&mut self, place: Place, what: &str) {
+        self.not_yet(
+            place,
+            format!("`{what}` is understood, but this build can't do it yet"),
+        );
+    }
+
+    /// The same in these words.
+    pub(crate) fn not_yet(&mut self, place: Place, message: impl Into<String>) {
         self.found.push(Found {
             place,
-            message: plain(&format!(
-                "`{what}` is understood, but this build can't do it yet"
-            )),
+            message: plain(&message.into()),
             kind: ProblemKind::NotYet,
         });
+    }
+
+    /// Notes how something was understood.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(plain(&note.into()));
     }
 
     fn misfit<T>(&mut self, entry: &Entry, right: &str) -> Option<T> {
@@ -113,6 +130,15 @@ impl Sheet {
                 self.misfit(entry, "text")
             }
         }
+    }
+
+    /// A list of texts that stand in it as they are.
+    pub(crate) fn words(&mut self, entry: &Entry) -> Vec<String> {
+        let elements = self.list(entry);
+        elements
+            .iter()
+            .filter_map(|element| self.text(element))
+            .collect()
     }
 
     /// A list of texts, each of them once.

@@ -105,7 +105,7 @@ impl Serving {
             fatal: Some(fatal()),
             recorder: None,
         };
-        let agents = Seen::now(&config);
+        let agents = Seen::now(&config, &[]);
         let house = open(config, opening).map_err(fail::assemble)?;
         let fresh = house.longhaul.secret(KEY_PREFIX).map_err(fail::engine)?;
         let at = local_key::path(&house.config);

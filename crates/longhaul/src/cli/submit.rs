@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::agents::load::AgentError;
+use longhaul::agents::loaded::AgentError;
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
 use longhaul::config::surroundings::Surroundings;
@@ -126,7 +126,7 @@ pub(crate) fn prepare(
     let config = here::quiet_config(here)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
-    let loaded = agents(&config, &tools, Path::new("agents"));
+    let loaded = agents(&config, &tools, Path::new(""));
     let found = loaded.find(args.agent()).map_err(|error| match error {
         // As the engine says it, here or behind a server.
         AgentError::Unknown(_) => fail::engine(longhaul_engine::Error::NoAgent {
@@ -175,7 +175,7 @@ pub(crate) fn prepare(
     }
     let policy = agent.policy(&config.defaults(), task.budget);
     let unbound = menu.unbound(&asked, policy.budget.micros);
-    let notes = unbound.into_iter().collect();
+    let notes = found.notes.iter().cloned().chain(unbound).collect();
     Ok(Prepared { task, asked, notes })
 }
 

@@ -4,8 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use longhaul::agents::check::notes;
-use longhaul::agents::load::{AgentError, BuiltIn, Loaded, Shelf, Source, load};
+use longhaul::agents::load::load;
+use longhaul::agents::loaded::{AgentError, Loaded, Source};
 use longhaul::agents::problem::ProblemKind;
+use longhaul::agents::shelf::{BuiltIn, Shelf};
+use longhaul::skills;
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::policy::gate::{Approvers, OnTimeout, Verdict};
@@ -14,10 +17,18 @@ use longhaul_core::usage::Micros;
 use longhaul_engine::agent::Agent;
 use tempfile::TempDir;
 
-const TOOLS: &[&str] = &["read_file", "edit_file", "shell", "vault_write", "finish"];
+pub(crate) const TOOLS: &[&str] = &[
+    "read_file",
+    "edit_file",
+    "list_files",
+    "search_files",
+    "shell",
+    "vault_write",
+    "finish",
+];
 
 /// Every field of the contract.
-const CONTRACT: &str = r#"---
+pub(crate) const CONTRACT: &str = r#"---
 name: implement
 description: Implements an approved plan in a sandboxed clone.
 model: anthropic/claude-sonnet-4-5     # provider/model or a short name
@@ -58,36 +69,55 @@ pub(crate) fn folder(files: &[(&str, &[u8])]) -> TempDir {
     folder
 }
 
-fn loaded_with(files: &[(&str, &[u8])], built_in: &[BuiltIn]) -> Loaded {
-    let folder = folder(files);
+/// What is loaded of a project with these files.
+pub(crate) fn tree(files: &[(&str, &[u8])]) -> (TempDir, Loaded) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    let loaded = loaded_in(folder.path(), &[]);
+    (folder, loaded)
+}
+
+/// What is loaded of the project in this folder.
+pub(crate) fn loaded_in(root: &Path, built_in: &[BuiltIn]) -> Loaded {
+    let skills = skills::load(root, Path::new(""));
     load(&Shelf {
-        folder: &folder.path().join("agents"),
-        said: Path::new("agents"),
+        said: Path::new(""),
         built_in,
-        tools: TOOLS,
+        skills: &skills.skills,
+        broken_skills: &skills.broken,
+        short_names: &["default", "sonnet", "fast"],
+        ..Shelf::bare(root, TOOLS)
     })
 }
 
-fn said(loaded: &Loaded) -> Vec<String> {
+fn loaded_with(files: &[(&str, &[u8])], built_in: &[BuiltIn]) -> Loaded {
+    loaded_in(folder(files).path(), built_in)
+}
+
+pub(crate) fn said(loaded: &Loaded) -> Vec<String> {
     loaded.problems.iter().map(ToString::to_string).collect()
 }
 
 /// The problems of a file `a.md`, without its name.
-fn problems(text: &str) -> Vec<String> {
+pub(crate) fn problems(text: &str) -> Vec<String> {
     let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
     let said = said(&loaded);
     let name = |line: &String| line.strip_prefix("agents/a.md:").unwrap().to_owned();
     said.iter().map(name).collect()
 }
 
-fn agent(front: &str) -> Agent {
+pub(crate) fn agent(front: &str) -> Agent {
     let text = format!("---\n{front}\n---\nHello.\n");
     let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
     assert_eq!(said(&loaded), [""; 0], "{front}");
     loaded.agents[0].agent.clone()
 }
 
-fn check(front: &str, said: &[&str]) {
+pub(crate) fn check(front: &str, said: &[&str]) {
     assert_eq!(
         problems(&format!("---\n{front}\n---\nHello.\n")),
         said,
@@ -96,33 +126,24 @@ fn check(front: &str, said: &[&str]) {
 }
 
 #[test]
-fn the_contract_is_understood_and_what_comes_later_is_said() {
-    let loaded = loaded_with(&[("implement.md", CONTRACT.as_bytes())], &[]);
-    let later = |place: &str, what: &str| {
-        format!(
-            "agents/implement.md:{place}: `{what}` is understood, but this build can't do it yet"
-        )
-    };
-    let expected = [
-        later("5:1", "idle_model"),
-        later("6:38", "mcp:github"),
-        later("7:1", "skills"),
-        later("9:1", "sandbox"),
-        later("16:1", "guards"),
-        later("24:1", "perception"),
-        later("25:1", "output"),
-        later("26:1", "events"),
+fn of_the_contract_only_the_walls_come_later() {
+    let skill: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\n---\n";
+    let files: &[(&str, &[u8])] = &[
+        ("agents/implement.md", CONTRACT.as_bytes()),
+        ("schemas/pr.json", b"{\"type\": \"object\"}"),
+        ("skills/rust-style/SKILL.md", skill),
     ];
-    assert_eq!(said(&loaded), expected);
-    assert!(
-        loaded
-            .problems
-            .iter()
-            .all(|problem| problem.kind == ProblemKind::NotYet)
+    let (_folder, loaded) = tree(files);
+    assert_eq!(
+        said(&loaded),
+        [
+            "agents/implement.md:9:1: `shell` needs a sandbox, and this build can't make one yet: \
+          only `sandbox: { isolation: none }`, which runs commands without walls"
+        ]
     );
-    assert!(loaded.agents.is_empty());
+    assert_eq!(loaded.problems[0].kind, ProblemKind::NotYet);
     let refused = loaded.find("implement").unwrap_err();
-    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 8));
+    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 1));
 }
 
 #[test]
@@ -135,19 +156,9 @@ fn fallback_models_are_read_in_order() {
 
 #[test]
 fn what_this_build_can_do_is_read_into_an_agent() {
-    let later = [
-        "idle_model",
-        "skills",
-        "sandbox",
-        "guards",
-        "perception",
-        "output",
-        "events",
-        "  player",
-        "  idle",
-    ];
+    let later = ["skills", "sandbox", "output"];
     let text: String = CONTRACT
-        .replace(", mcp:github", "")
+        .replace(", shell, mcp:github", "")
         .split_inclusive('\n')
         .filter(|line| !later.iter().any(|key| line.starts_with(key)))
         .collect();
@@ -157,7 +168,7 @@ fn what_this_build_can_do_is_read_into_an_agent() {
     assert_eq!(found.source, Source::Project);
     let agent = &found.agent;
     assert_eq!(agent.models, ["anthropic/claude-sonnet-4-5"]);
-    assert_eq!(agent.tools, ["read_file", "edit_file", "shell"]);
+    assert_eq!(agent.tools, ["read_file", "edit_file"]);
     assert_eq!(agent.max_turns, Some(120));
     assert_eq!(agent.budget.caps.micros, Some(Micros(10_000_000)));
     assert_eq!(agent.budget.caps.active, Some(Millis::from_secs(4 * 3600)));
@@ -225,13 +236,13 @@ fn line_ends_and_marks_do_not_change_an_agent() {
 #[test]
 fn every_problem_of_a_file_is_told_with_its_place() {
     check(
-        "descripton: x\nmax_turns: many\nin_doubt: aks\ntools: [raed_file, shell, shell]\nbudget: { usd: -1, active_tiem: 4h }",
+        "descripton: x\nmax_turns: many\nin_doubt: aks\ntools: [raed_file, edit_file, edit_file]\nbudget: { usd: -1, active_tiem: 4h }",
         &[
             "2:1: unknown key `descripton`, did you mean `description`?",
             "3:12: `max_turns` is \"many\", write a whole number, 1 or more",
             "4:11: unknown word for `in_doubt`: `aks`, did you mean `ask`?",
             "5:9: unknown tool `raed_file`, did you mean `read_file`?",
-            "5:27: `tools` names `shell` twice",
+            "5:31: `tools` names `edit_file` twice",
             "6:16: `usd` is -1, write a number from 0 to 1000000000",
             "6:20: unknown key `active_tiem`, did you mean `active_time`?",
         ],
@@ -337,21 +348,6 @@ fn a_rule_decides_exactly_one_thing() {
 }
 
 #[test]
-fn shapes_of_what_comes_later_are_checked_too() {
-    let found = problems("---\nguards: { identical_calls: of }\nperception: { every: day }\n---\n");
-    assert_eq!(
-        found,
-        [
-            "2:1: `guards` is understood, but this build can't do it yet",
-            "2:28: unknown word for `identical_calls`: `of`, did you mean `off`?",
-            "3:1: `perception` needs one of `command` and `url`",
-            "3:1: `perception` is understood, but this build can't do it yet",
-            "3:22: unknown word for `every`: `day`, there are `run`, `turn`",
-        ]
-    );
-}
-
-#[test]
 fn templates_are_compiled_early() {
     let found = problems("---\nlane: \"{{ input.repo\"\n---\n\nOne.\nTwo {% if %}.\n");
     assert_eq!(found.len(), 2, "{found:?}");
@@ -438,20 +434,21 @@ fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
 
 #[test]
 fn a_once_tool_without_a_rule_is_named() {
-    let is_once = |tool: &str| Some(matches!(tool, "shell" | "edit_file"));
+    let is_once = |tool: &str| Some(matches!(tool, "vault_write" | "edit_file"));
     let found = |front: &str| notes(&agent(front), is_once);
-    let bare = found("tools: [shell, read_file]");
+    let bare = found("tools: [edit_file, read_file]");
     assert_eq!(bare.len(), 1, "{bare:?}");
-    assert!(bare[0].starts_with("`shell` can't be taken back and no rule speaks of it"));
+    assert!(bare[0].starts_with("`edit_file` can't be taken back and no rule speaks of it"));
     assert_eq!(
-        found("tools: [shell]\napprove: [{ tool: 's*', allow: true }]"),
+        found("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"),
         [""; 0]
     );
     assert_eq!(
-        found("tools: [shell]\neffects: [{ tool: shell, class: pure }]"),
+        found("tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]"),
         [""; 0]
     );
-    let partly = found("tools: [shell]\neffects: [{ tool: shell, match: 'ls *', class: pure }]");
+    let partly =
+        found("tools: [edit_file]\neffects: [{ tool: edit_file, match: 'docs/*', class: pure }]");
     assert_eq!(partly.len(), 1);
     let missed = found("tools: [read_file]\napprove: [{ tool: raed_file, ask: x }]");
     assert_eq!(

@@ -23,9 +23,13 @@ fn the_binary_lists_checks_and_shows() {
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     let (out, _) = run(folder, &["agents"], 0);
+    let version = agent_version(folder, "tidy");
     assert_eq!(
         out,
-        "bad   project  broken, 1 to mend: longhaul agents check bad\ntidy  project  Tidies.\n"
+        format!(
+            "bad   project  -              -       -         broken, 1 to mend: longhaul agents check bad\ntidy  project  scripted/tidy  1 tool  {}  Tidies.\n",
+            &version[..8]
+        )
     );
     assert_eq!(run(folder, &["agents", "ls"], 0).0, out);
     let json = |args: &[&str], code| -> serde_json::Value {
@@ -74,6 +78,146 @@ fn the_binary_lists_checks_and_shows() {
     let below = folder.join("src");
     fs::create_dir(&below).unwrap();
     assert!(run(&below, &["agents"], 0).0.contains("tidy"));
+}
+
+const SHOWN: &str = "";
+
+fn agent_version(folder: &Path, name: &str) -> String {
+    let (out, _) = run(folder, &["agents", "show", name, "--json"], 0);
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    shown["version"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_field_is_shown() {
+    let text = super::agents::CONTRACT.replace("shell, mcp:github", "mcp:github");
+    let folder = folder(&[("implement.md", text.as_bytes())]);
+    let folder = folder.path();
+    for (name, text) in [
+        ("longhaul.toml", ""),
+        ("schemas/pr.json", "{\"type\":\"object\"}"),
+        ("AGENTS.md", "Be kind.\n"),
+        (
+            "skills/rust-style/SKILL.md",
+            "---\nname: rust-style\ndescription: How.\n---\nShort names.\n",
+        ),
+    ] {
+        fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let (out, _) = run(folder, &["agents", "show", "implement"], 0);
+    let version = agent_version(folder, "implement");
+    let out = out.replace(&version, "VERSION");
+    assert_eq!(out, SHOWN);
+    let (_, err) = run(folder, &["agents", "check", "implement"], 0);
+    assert!(err.contains("1 fine"), "{err}");
+}
+
+#[test]
+fn a_new_agent_passes_its_own_check() {
+    let folder = folder(&[]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    let (out, err) = run(folder, &["agents", "new", "tidy"], 0);
+    assert_eq!(out, "agents/tidy.md\n");
+    assert!(err.contains("longhaul run tidy"), "{err}");
+    run(folder, &["agents", "check", "tidy"], 0);
+    let (_, err) = run(folder, &["agents", "new", "tidy"], 2);
+    assert!(err.contains("is there already"), "{err}");
+    let args = [
+        "agents",
+        "new",
+        "second",
+        "--tools",
+        "edit_file,mcp:github",
+        "--model",
+        "fast one",
+    ];
+    run(folder, &args, 0);
+    let text = fs::read_to_string(folder.join("agents/second.md")).unwrap();
+    assert!(
+        text.contains("\ntools: [edit_file, mcp:github]\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nmodel: \"fast one\"\n"), "{text}");
+    for (name, said) in [
+        ("no name", "is no name"),
+        ("../x", "is no name"),
+        ("", "is no name"),
+        ("-x", "unexpected argument"),
+        (".x", "is no name"),
+    ] {
+        let (_, err) = run(folder, &["agents", "new", name], 2);
+        assert!(err.contains(said), "{name}: {err}");
+    }
+    let (_, err) = run(
+        folder,
+        &["agents", "new", "third", "--tools", "raed_file"],
+        2,
+    );
+    assert!(
+        err.contains("unknown tool `raed_file`, did you mean `read_file`?"),
+        "{err}"
+    );
+    assert!(!folder.join("agents/third.md").exists());
+}
+
+#[test]
+fn a_new_agent_may_begin_as_another() {
+    let folder = folder(&[(
+        "tidy.md",
+        b"---\nname: tidy\n# kept\ntools:\n  - read_file\nmodel: a/b\n---\nYou {{ input }}.\n",
+    )]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    fs::create_dir_all(folder.join(".claude/agents")).unwrap();
+    let theirs = "---\nname: judge\ndescription: Use when: asked\ntools: Read, Bash\ncolor: red\n---\nSay {{ this }}.\n";
+    fs::write(folder.join(".claude/agents/judge.md"), theirs).unwrap();
+    run(
+        folder,
+        &["agents", "new", "copy", "--from", "tidy", "--model", "c/d"],
+        0,
+    );
+    let text = fs::read_to_string(folder.join("agents/copy.md")).unwrap();
+    assert_eq!(
+        text,
+        "---\nname: copy\n# kept\ntools:\n  - read_file\nmodel: c/d\n---\nYou {{ input }}.\n"
+    );
+    let (_, err) = run(folder, &["agents", "new", "judge", "--from", "judge"], 0);
+    assert!(err.contains("it hides .claude/agents/judge.md"), "{err}");
+    let text = fs::read_to_string(folder.join("agents/judge.md")).unwrap();
+    assert!(
+        text.contains("\ndescription: \"Use when: asked\"\ntools: [read_file]\n"),
+        "{text}"
+    );
+    let (out, _) = run(folder, &["agents", "show", "judge"], 0);
+    assert!(out.ends_with("Say {{ this }}.\n"), "{out}");
+    let (out, _) = run(folder, &["agents"], 0);
+    assert!(out.contains("hidden by agents/judge.md"), "{out}");
+    let (_, err) = run(folder, &["agents", "new", "x", "--from", "tidi"], 2);
+    assert!(err.contains("did you mean `tidy`?"), "{err}");
+}
+
+#[test]
+fn one_of_claude_s_agents_runs_and_says_what_it_became() {
+    let project = super::project::Project::new();
+    project.write("longhaul.toml", "[models]\nopus = \"scripted/plain\"\n");
+    let theirs = "---\nname: judge\ndescription: Use when: asked\ntools: Read, Bash\nmodel: opus\n---\nSay {{ this }} and {% that.\n";
+    project.write(".claude/agents/judge.md", theirs);
+    let said = project.say(&["run", "judge", "milk"], 0);
+    for note in ["note: `tools`: `Bash` is left out", "note: `model: opus`"] {
+        assert!(said.err.contains(note), "{note}: {said:?}");
+    }
+    let told = project.json(&["show", "@last", "--transcript", "--json"]);
+    let system = told["system"].as_str().unwrap();
+    assert!(system.contains("Say {{ this }} and {% that."), "{told}");
+    let said = project.say(&["run", "judge", "milk", "--json"], 0);
+    assert_eq!(said.err.matches("note:").count(), 0, "{said:?}");
+    let check = project.say(&["agents", "check", "judge"], 0);
+    assert!(
+        check.out.contains(".claude/agents/judge.md: note: `tools`"),
+        "{check:?}"
+    );
 }
 
 #[test]

@@ -292,25 +292,6 @@ fn a_key_opens_what_its_role_says() {
 }
 
 #[test]
-fn dev_reads_agents_again_and_tells_what_is_wrong() {
-    let project = Project::new();
-    let dev = ["dev", "--listen", "127.0.0.1:0", "--until-eof"];
-    let mut served = Served::of(project.command(&dev));
-    let plain = "---\ndescription: New.\nmodel: scripted/talk\ntools: [vault_list]\n---\nYou.\n";
-    project.write("agents/plain.md", plain);
-    served.until("agents were read again");
-    let run = project.json(&["run", "plain", "milk", "--json"]);
-    assert_eq!(run["model"], "scripted/talk");
-    project.write("agents/plain.md", "---\ndescription: [\n---\n");
-    served.until("agents were read again");
-    let told = served.until("plain.md");
-    assert!(told.contains("\"warn\""), "{told}");
-    let said = project.say(&["submit", "plain", "milk"], 2);
-    assert!(said.err.contains("plain"), "{said:?}");
-    project.say(&["run", "talk", "milk"], 0);
-}
-
-#[test]
 fn dev_and_run_read_the_env_file_and_serve_does_not() {
     let project = Project::new();
     project.write(".env", "LONGHAUL_BUDGET_TURNS=7\n");

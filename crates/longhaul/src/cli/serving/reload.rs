@@ -1,35 +1,72 @@
-//! Reads agents again when their files have changed.
+//! Reads agents, skills and rules again when their files have changed.
 //!
 //! Never: changes a run that has begun. A run is pinned to the agent it began with.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use longhaul::agents::change::changes;
+use longhaul::agents::load::{CLAUDE, OWN};
+use longhaul::agents::loaded::Loaded;
 use longhaul::assemble::{House, agents};
 use longhaul::config::settings::Config;
+use longhaul::skills;
 use longhaul_core::time::Millis;
 
-/// How often the folder is looked at: cheap, and it works on every file system.
+/// How often the files are looked at: cheap, and it works on every file system.
 const LOOK_EVERY: Millis = Millis(500);
+
+/// A file that was changed so lately may have been changed again without another
+/// date: some systems count in steps.
+const FRESH_MICROS: i64 = 3_000_000;
 
 /// Files, and when each was changed last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
 impl Seen {
-    /// How the agents of this project stand now.
-    pub(crate) fn now(config: &Config) -> Self {
-        look(&folder(config))
+    /// How the definitions of this project stand now; `named` are files that
+    /// agents name.
+    pub(crate) fn now(config: &Config, named: &[PathBuf]) -> Self {
+        let root = &config.root;
+        let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
+        files.extend_from_slice(named);
+        for folder in [OWN, CLAUDE] {
+            files.extend(inside(&root.join(folder)));
+        }
+        for folder in skills::FOLDERS {
+            let skills = inside(&root.join(folder));
+            files.extend(skills.map(|skill| skill.join(skills::FILE)));
+        }
+        let seen = files.into_iter().filter_map(|file| {
+            let found = fs::metadata(&file).ok()?;
+            Some((file, (found.modified().ok(), found.len())))
+        });
+        Self(seen.collect())
+    }
+
+    /// Whether one of them was changed just now, or will have been.
+    fn is_fresh(&self, now_micros: i64) -> bool {
+        self.0.values().any(|(changed, _)| {
+            let since = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
+            let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
+            micros.is_none_or(|micros| (now_micros - micros).abs() < FRESH_MICROS)
+        })
     }
 }
 
-/// Somebody who looks at the agents' folder.
+fn inside(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let files = fs::read_dir(folder).into_iter().flatten();
+    files.flatten().map(|file| file.path())
+}
+
+/// Somebody who looks at the files of agents.
 #[derive(Debug)]
 pub(crate) struct Reload<'a> {
     house: &'a House,
-    folder: PathBuf,
+    loaded: Loaded,
     seen: Seen,
 }
 
@@ -38,7 +75,7 @@ impl<'a> Reload<'a> {
     pub(crate) fn new(house: &'a House, seen: Seen) -> Self {
         Self {
             house,
-            folder: folder(&house.config),
+            loaded: house.loaded.clone(),
             seen,
         }
     }
@@ -49,35 +86,25 @@ impl<'a> Reload<'a> {
         loop {
             let soon = ports.clock.now().plus(LOOK_EVERY);
             ports.clock.sleep_until(soon).await;
-            let now = look(&self.folder);
-            if now != self.seen {
+            let now = Seen::now(&self.house.config, &self.loaded.files);
+            if now != self.seen || now.is_fresh(ports.clock.now().as_micros()) {
                 self.seen = now;
                 self.read();
             }
         }
     }
 
-    fn read(&self) {
+    fn read(&mut self) {
         let tools = &self.house.longhaul.ports().tools;
-        let loaded = agents(&self.house.config, tools, Path::new("agents"));
-        let count = loaded.agents.len();
+        let loaded = agents(&self.house.config, tools, Path::new(""));
+        let changes = changes(&self.loaded, &loaded);
         self.house.longhaul.replace_agents(loaded.roster());
-        tracing::info!(agents = count as u64, "agents were read again");
-        for problem in &loaded.problems {
+        self.loaded = loaded;
+        for told in changes.told {
+            tracing::info!("{told}");
+        }
+        for problem in changes.problems {
             tracing::warn!("{problem}");
         }
     }
-}
-
-fn folder(config: &Config) -> PathBuf {
-    config.root.join("agents")
-}
-
-fn look(folder: &Path) -> Seen {
-    let files = fs::read_dir(folder).into_iter().flatten();
-    let seen = files.flatten().filter_map(|file| {
-        let found = file.metadata().ok()?;
-        Some((file.path(), (found.modified().ok(), found.len())))
-    });
-    Seen(seen.collect())
 }

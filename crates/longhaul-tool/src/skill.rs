@@ -1,0 +1,267 @@
+//! `read_skill`: what a skill says, and the files that belong to it.
+//!
+//! Never: leaves the skill's folder, follows a link, or opens what is closed to
+//! agents.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rustix::fs::FileType;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::BadId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+
+use crate::ask::{aside, card, typed};
+use crate::files::closed::{self, Wish};
+use crate::files::path;
+use crate::files::text::text;
+use crate::place::{Folder, Place, Trouble};
+
+/// The tool's name; whoever has skills has it.
+const NAME: &str = "read_skill";
+
+/// What introduces a skill.
+const FILE: &str = "SKILL.md";
+
+/// The longest file that is shown, in bytes.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// So many files of a skill are listed.
+const LISTED_MAX: usize = 200;
+
+/// So deep it is looked for them.
+const DEPTH_MAX: usize = 5;
+
+/// The folders of a project that hold skills.
+#[derive(Debug, Clone)]
+pub struct Skills {
+    root: PathBuf,
+    folders: Vec<Vec<String>>,
+    kept: Vec<PathBuf>,
+}
+
+impl Skills {
+    /// The skills in these folders of the directory `root`, the stronger first.
+    pub fn new(root: impl Into<PathBuf>, folders: &[&str]) -> Self {
+        let parts = |folder: &&str| folder.split('/').map(str::to_owned).collect();
+        Self {
+            root: root.into(),
+            folders: folders.iter().map(parts).collect(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Closes these files and folders to agents.
+    pub fn without(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.kept.extend(kept);
+        self
+    }
+
+    /// `read_skill` over these folders.
+    pub fn tool(self) -> Result<Arc<dyn Tool>, BadId> {
+        let properties = json!({
+            "skill": { "type": "string", "description": "The skill's name" },
+            "path": {
+                "type": "string",
+                "description": "A file of the skill, as its text or the list names it, such as \
+                    `references/api.md`; what the skill itself says unless given",
+            },
+        });
+        let description = "Reads a skill: what it says, and the list of the files that belong to \
+            it. Read a skill before you do what it is for. With a path it reads one of those files.";
+        Ok(Arc::new(ReadSkill {
+            card: card(NAME, description, properties, &["skill"])?,
+            place: Place::new(self.root).without(self.kept),
+            folders: self.folders.into(),
+        }))
+    }
+}
+
+/// Reads skills.
+#[derive(Debug)]
+struct ReadSkill {
+    card: ToolCard,
+    place: Place,
+    folders: Arc<[Vec<String>]>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    skill: String,
+    path: Option<String>,
+}
+
+#[async_trait]
+impl Tool for ReadSkill {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    /// The skill's name, with the path behind it.
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        let skill = input["skill"].as_str().unwrap_or_default();
+        let path = input["path"].as_str().filter(|path| !path.is_empty());
+        vec![match path {
+            Some(path) => format!("{skill}/{path}"),
+            None => skill.to_owned(),
+        }]
+    }
+
+    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = typed(&self.card, input)?;
+        let (place, folders) = (self.place.clone(), Arc::clone(&self.folders));
+        aside(move || read(&place, &folders, &input)).await
+    }
+}
+
+fn read(place: &Place, folders: &[Vec<String>], input: &Input) -> Result<ToolOutput, ToolFailure> {
+    let refuse = |why: String| ToolFailure(format!("The skill was not read: {why}."));
+    let skill = input.skill.trim();
+    let folder = find(place, folders, skill).map_err(refuse)?;
+    // Models send an empty text for what they leave out.
+    let path = input.path.as_deref().map(str::trim);
+    let path = path.filter(|path| !path.is_empty() && *path != FILE);
+    let shown = match path {
+        Some(path) => file(folder, skill, path),
+        None => whole(&folder, skill),
+    };
+    shown.map(ToolOutput::text).map_err(refuse)
+}
+
+/// The folder of a skill, in the first place that has it.
+fn find(place: &Place, folders: &[Vec<String>], skill: &str) -> Result<Folder, String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if skill.is_empty() || !skill.chars().all(fits) {
+        return Err("a skill's name has lower-case letters, digits and hyphens".into());
+    }
+    for parts in folders {
+        let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
+        match place.folder(&parts) {
+            Ok(folder) => return Ok(folder),
+            Err(Trouble::Missing) => {}
+            Err(trouble) => return Err(format!("`{skill}` {trouble}")),
+        }
+    }
+    Err(format!("there is no skill `{skill}`"))
+}
+
+/// What a skill says, and what belongs to it.
+fn whole(folder: &Folder, skill: &str) -> Result<String, String> {
+    let said = content(folder, FILE).map_err(|why| format!("`{FILE}` of `{skill}` {why}"))?;
+    let mut shown = body(&said).trim().to_owned();
+    let mut files = Vec::new();
+    let more = list(folder, "", 0, &mut files);
+    if !files.is_empty() {
+        files.sort();
+        shown.push_str("\n\n[Files of this skill, to be read with `path`:]\n");
+        shown.push_str(&files.join("\n"));
+    }
+    if more {
+        shown.push_str("\n[There is more that is not listed.]");
+    }
+    Ok(shown)
+}
+
+fn file(folder: Folder, skill: &str, path: &str) -> Result<String, String> {
+    let mut parts = path::parts(&[], path).map_err(|bad| bad.to_string())?;
+    if let Some(why) = closed::why(&parts, Wish::Read) {
+        return Err(format!("`{path}` {why}"));
+    }
+    let Some(file) = parts.pop() else {
+        return Err(format!("`{path}` is the skill's folder and not a file"));
+    };
+    let mut folder = folder;
+    let said = |why: String| format!("`{path}` of `{skill}` {why}; read the skill for its list");
+    for part in &parts {
+        folder = folder
+            .step(part)
+            .map_err(|trouble| said(trouble.to_string()))?;
+    }
+    content(&folder, &file).map_err(said)
+}
+
+/// The text of a file.
+fn content(folder: &Folder, file: &str) -> Result<String, String> {
+    let taken = folder.read(file, BYTES_MAX);
+    let taken = taken.map_err(|trouble| trouble.to_string())?;
+    if taken.cut {
+        return Err(format!("is longer than {BYTES_MAX} bytes"));
+    }
+    text(taken.bytes)
+}
+
+/// What stands below the front matter.
+fn body(said: &str) -> &str {
+    let said = said.strip_prefix('\u{feff}').unwrap_or(said);
+    let mut lines = said.split_inclusive('\n');
+    let is_fence = |line: &str| line.trim_end() == "---";
+    let Some(first) = lines.next().filter(|line| is_fence(line)) else {
+        return said;
+    };
+    let mut at = first.len();
+    for line in lines {
+        at += line.len();
+        if is_fence(line) {
+            return &said[at..];
+        }
+    }
+    said
+}
+
+/// Lists the plain files below a folder, and says whether some were left out.
+fn list(folder: &Folder, above: &str, depth: usize, files: &mut Vec<String>) -> bool {
+    let Ok(mut entries) = folder.entries(LISTED_MAX + 1) else {
+        return true;
+    };
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut more = entries.len() > LISTED_MAX;
+    for (name, kind) in entries {
+        let path = format!("{above}{name}");
+        let hidden = name.starts_with('.') || depth == 0 && name == FILE;
+        if hidden || closed::why(std::slice::from_ref(&name), Wish::Read).is_some() {
+            continue;
+        }
+        if files.len() == LISTED_MAX {
+            return true;
+        }
+        if kind == FileType::RegularFile {
+            files.push(path);
+        } else if kind == FileType::Directory {
+            more |= match folder.enter(&name) {
+                Ok(below) if depth < DEPTH_MAX => {
+                    list(&below, &format!("{path}/"), depth + 1, files)
+                }
+                Ok(_) | Err(_) => true,
+            };
+        }
+    }
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::body;
+
+    #[test]
+    fn the_front_matter_is_cut_off() {
+        for (said, expected) in [
+            ("---\nname: a\n---\n\nHi\n---\n", "\nHi\n---\n"),
+            ("\u{feff}---\r\nname: a\r\n---\r\nHi", "Hi"),
+            ("Hi", "Hi"),
+            ("---\nnever closed", "---\nnever closed"),
+            ("", ""),
+        ] {
+            assert_eq!(body(said), expected);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What became of the agents between two looks, in a line for each.
+//!
+//! Never: speaks of what stayed as it was.
+
+use crate::agents::house;
+use crate::agents::loaded::{Loaded, LoadedAgent};
+use crate::agents::problem::Problem;
+
+/// What became of the agents.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What is new, for people.
+    pub told: Vec<String>,
+    /// What is wrong and was not before.
+    pub problems: Vec<Problem>,
+}
+
+impl Changes {
+    /// Nothing became of them.
+    pub const fn is_empty(&self) -> bool {
+        self.told.is_empty() && self.problems.is_empty()
+    }
+}
+
+/// The first letters of a version, which are enough for eyes.
+pub fn short(version: &longhaul_core::raw::Hash) -> String {
+    let mut version = version.to_string();
+    version.truncate(8);
+    version
+}
+
+/// What became of the agents between these two looks.
+pub fn changes(before: &Loaded, now: &Loaded) -> Changes {
+    let mut told = Vec::new();
+    let rules = |loaded: &Loaded| {
+        loaded
+            .agents
+            .first()
+            .map(|one| one.agent.house_rules.clone())
+    };
+    let ruled = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
+    if ruled {
+        let count = now.agents.len();
+        let file = house::FILE;
+        told.push(format!(
+            "{file} changed: {count} agents have new versions; runs under way keep theirs"
+        ));
+    }
+    for one in &now.agents {
+        match find(before, one.agent.name.as_str()) {
+            None => told.push(said(one, "is ready")),
+            Some(old) if old.agent.version() == one.agent.version() => {}
+            Some(old) if ruled && is_same_but_rules(old, one) => {}
+            Some(_) => told.push(format!(
+                "{}; runs under way keep theirs",
+                said(one, "changed")
+            )),
+        }
+    }
+    let known = |name: &str| {
+        find(now, name).is_some() || now.broken.iter().any(|broken| broken.name == name)
+    };
+    let gone = before.agents.iter();
+    for one in gone.filter(|one| !known(one.agent.name.as_str())) {
+        let (path, name) = (one.path.display(), &one.agent.name);
+        told.push(format!("{path} is gone: there are no new runs of `{name}`"));
+    }
+    let new = now.problems.iter();
+    let new = new.filter(|problem| !before.problems.contains(problem));
+    Changes {
+        told,
+        problems: new.cloned().collect(),
+    }
+}
+
+fn find<'a>(loaded: &'a Loaded, name: &str) -> Option<&'a LoadedAgent> {
+    let mut agents = loaded.agents.iter();
+    agents.find(|one| one.agent.name.as_str() == name)
+}
+
+fn said(one: &LoadedAgent, what: &str) -> String {
+    let (path, version) = (one.path.display(), short(&one.agent.version()));
+    format!("{path} {what}: version {version}")
+}
+
+fn is_same_but_rules(old: &LoadedAgent, new: &LoadedAgent) -> bool {
+    let mut ruled = old.agent.clone();
+    ruled.house_rules.clone_from(&new.agent.house_rules);
+    ruled == new.agent
+}

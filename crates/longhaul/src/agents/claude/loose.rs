@@ -1,0 +1,145 @@
+//! Front matter that people wrote as if it were lines of `key: value`: a colon
+//! in a sentence, a quote that is never closed.
+//!
+//! Never: fails. Every line belongs to some field, or to none.
+
+use crate::written::{Content, Entry, Node, Place};
+
+/// Reads the fields; of two with one name the first counts.
+pub(crate) fn read(front: &str) -> Vec<Entry> {
+    let mut raw: Vec<Raw<'_>> = Vec::new();
+    for (index, line) in front.lines().enumerate() {
+        match field(line) {
+            Some((key, value)) => raw.push(Raw {
+                key,
+                line: index + 1,
+                value,
+                more: Vec::new(),
+            }),
+            None if line.starts_with('#') => {}
+            None => {
+                if let Some(last) = raw.last_mut() {
+                    last.more.push(line);
+                }
+            }
+        }
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for raw in raw {
+        if entries.iter().all(|entry| entry.key != raw.key) {
+            entries.push(raw.entry());
+        }
+    }
+    entries
+}
+
+struct Raw<'a> {
+    key: &'a str,
+    line: usize,
+    value: &'a str,
+    /// The lines below that are no fields.
+    more: Vec<&'a str>,
+}
+
+impl Raw<'_> {
+    fn entry(self) -> Entry {
+        let place = |column| Place {
+            line: self.line,
+            column,
+        };
+        Entry {
+            key: self.key.to_owned(),
+            place: place(1),
+            node: Node {
+                place: place(self.key.chars().count() + 3),
+                content: self.content(),
+            },
+        }
+    }
+
+    fn content(&self) -> Content {
+        let item = |line: &&str| line.trim().strip_prefix("- ").map(str::to_owned);
+        let items: Option<Vec<String>> = self
+            .more
+            .iter()
+            .filter(|line| !line.trim().is_empty())
+            .map(item)
+            .collect();
+        let listed = items.filter(|items| self.value.is_empty() && !items.is_empty());
+        let inline = self.value.strip_prefix('[');
+        let inline = inline.and_then(|inner| inner.strip_suffix(']'));
+        let inline = || inline.map(|inner| inner.split(',').map(str::to_owned).collect());
+        if let Some(items) = listed.or_else(inline) {
+            let texts = items.iter().map(|item| Node {
+                place: Place {
+                    line: self.line,
+                    column: 1,
+                },
+                content: Content::Text(unquoted(item.trim()).to_owned()),
+            });
+            return Content::List(texts.collect());
+        }
+        let block = ["|", "|-", "|+", ">", ">-", ">+"].contains(&self.value);
+        let mut lines: Vec<&str> = self.more.iter().map(|line| line.trim()).collect();
+        if !block {
+            lines.insert(0, self.value);
+        }
+        let text = lines.join("\n");
+        let text = unquoted(text.trim());
+        match text.is_empty() {
+            true => Content::Nothing,
+            false => Content::Text(text.to_owned()),
+        }
+    }
+}
+
+/// The key and the rest of a line that begins a field.
+fn field(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let right = !key.is_empty() && key.chars().all(fits) && !key.starts_with('-');
+    let apart = value.is_empty() || value.starts_with([' ', '\t']);
+    (right && apart).then_some((key, value.trim()))
+}
+
+fn unquoted(text: &str) -> &str {
+    let inner = |quote: char| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        (!inner.contains(quote)).then_some(inner)
+    };
+    inner('"').or_else(|| inner('\'')).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_fields() {
+        let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
+        let found: Vec<String> = read(front)
+            .iter()
+            .map(|entry| {
+                format!(
+                    "{} {} {}",
+                    entry.node.place,
+                    entry.key,
+                    entry.node.to_json()
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "2:7 name \"judge\"",
+                "3:14 description \"Use when: a \\\"thing\\\" breaks\\nand more: here\"",
+                "6:8 tools \"Read, Bash(git log:*)\"",
+                "7:8 model \"opus\"",
+                "9:9 skills [\"one\",\"two\"]",
+                "12:7 list [\"a\",\"b\"]",
+                "13:8 color null",
+                "15:8 block \"folded: text\\nhttp://x.y\"",
+            ]
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Reads `output:`, the JSON Schema of an agent's result, from a file or in place.
+//!
+//! Never: follows a reference out of the schema, and never takes one that nobody
+//! could check a result against.
+
+use std::path::Path;
+
+use longhaul_core::raw::{RawJson, canonical};
+use serde_json::Value;
+
+use crate::agents::sheet::Sheet;
+use crate::agents::shelf::Shelf;
+use crate::inside;
+use crate::written::{Content, Entry};
+
+/// The longest schema, in bytes.
+const BYTES_MAX: usize = 256 << 10;
+
+/// Reads the schema.
+pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<RawJson> {
+    let fields = sheet.table(entry, &["schema"])?;
+    let Some(schema) = fields.get("schema") else {
+        let message = "`output` needs a `schema`: the path of a file, or the schema itself";
+        sheet.fault(entry.place, message);
+        return None;
+    };
+    let read = if matches!(schema.node.content, Content::Table(_)) {
+        judged(schema.node.to_json()).map_err(|why| format!("`schema` {why}"))
+    } else {
+        let name = sheet.text(schema)?;
+        sheet.files.push(shelf.root.join(&name));
+        from_file(&name, shelf)
+    };
+    match read {
+        Ok(schema) => Some(schema),
+        Err(message) => {
+            sheet.fault(schema.node.place, message);
+            None
+        }
+    }
+}
+
+fn from_file(name: &str, shelf: &Shelf<'_>) -> Result<RawJson, String> {
+    let bytes = inside::read(shelf.root, Path::new(name), BYTES_MAX)
+        .map_err(|unread| format!("the schema `{name}` {unread}"))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!("the schema `{name}` is no JSON: {name}:{line}:{column}")
+    })?;
+    judged(value).map_err(|why| format!("the schema `{name}` {why}"))
+}
+
+/// The one spelling of a schema that results can be checked against.
+fn judged(value: Value) -> Result<RawJson, String> {
+    if !value.is_object() {
+        return Err("is no schema: write an object, such as {\"type\": \"object\"}".to_owned());
+    }
+    if let Err(why) = jsonschema::validator_for(&value) {
+        return Err(match foreign(&value) {
+            Some(foreign) => format!(
+                "refers to `{foreign}`, and nothing outside of a schema is fetched: put it under `$defs`"
+            ),
+            None => format!("is no JSON Schema: {}", short(&why.to_string())),
+        });
+    }
+    RawJson::parse(canonical(&value)).map_err(|error| format!("can't be kept: {error}"))
+}
+
+/// The first reference that does not stay in the schema.
+fn foreign(value: &Value) -> Option<&str> {
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
+            Some(to) if key == "$ref" && !to.starts_with('#') => Some(to),
+            Some(_) | None => foreign(value),
+        }),
+        Value::Array(list) => list.iter().find_map(foreign),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// A part of the schema may stand in what is said of it.
+fn short(text: &str) -> String {
+    let mut letters = text.chars();
+    let mut said: String = letters.by_ref().take(300).collect();
+    if letters.next().is_some() {
+        said.push_str("...");
+    }
+    said
+}

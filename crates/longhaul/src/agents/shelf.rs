@@ -1,0 +1,57 @@
+//! What agents' files are read against: the project, and what may be named in it.
+//!
+//! Never: looks anything up. Whoever fills it has looked.
+
+use std::path::Path;
+
+use longhaul_engine::agent::wish::Skill;
+
+/// An agent that ships with the binary.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIn {
+    /// Its name.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+/// The agents that ship with this build, as files under `crates/longhaul/agents/`:
+/// `BuiltIn { name: "plan", text: include_str!("../../agents/plan.md") }`.
+pub const BUILT_IN: &[BuiltIn] = &[];
+
+/// Where to look, and what may be named.
+#[derive(Debug, Clone, Copy)]
+pub struct Shelf<'a> {
+    /// The project's folder.
+    pub root: &'a Path,
+    /// The same folder as it is said to people; empty where they stand in it.
+    pub said: &'a Path,
+    /// What ships with the binary.
+    pub built_in: &'a [BuiltIn],
+    /// The names of the tools that exist.
+    pub tools: &'a [&'a str],
+    /// The names of the MCP servers; none: nobody knows, and none is refused.
+    pub servers: &'a [&'a str],
+    /// The skills that can be used.
+    pub skills: &'a [Skill],
+    /// The names of those that can't.
+    pub broken_skills: &'a [String],
+    /// The short names of models.
+    pub short_names: &'a [&'a str],
+}
+
+impl<'a> Shelf<'a> {
+    /// A project with these tools and nothing else.
+    pub const fn bare(root: &'a Path, tools: &'a [&'a str]) -> Self {
+        Self {
+            root,
+            said: root,
+            built_in: &[],
+            tools,
+            servers: &[],
+            skills: &[],
+            broken_skills: &[],
+            short_names: &[],
+        }
+    }
+}

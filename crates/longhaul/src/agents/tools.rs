@@ -1,0 +1,118 @@
+//! Reads `tools:`: names of ours, those of MCP servers, and those of Claude's files.
+//!
+//! Never: takes a name that nobody answers to.
+
+use crate::agents::sheet::Sheet;
+use crate::agents::shelf::Shelf;
+use crate::like;
+use crate::written::Entry;
+
+/// What Claude's files call what we have.
+const CLAUDE: &[(&str, &str)] = &[
+    ("Read", "read_file"),
+    ("Write", "write_file"),
+    ("Edit", "edit_file"),
+    ("MultiEdit", "edit_file"),
+    ("Bash", "shell"),
+    ("Glob", "list_files"),
+    ("LS", "list_files"),
+    ("Grep", "search_files"),
+    ("WebFetch", "http_fetch"),
+    ("Task", "run_agent"),
+    ("Agent", "run_agent"),
+];
+
+/// How a tool of an MCP server begins here.
+const MCP: &str = "mcp:";
+
+/// Our name for what Claude's files call so.
+pub(crate) fn ours(name: &str) -> Option<&'static str> {
+    let found = CLAUDE.iter().find(|(theirs, _)| *theirs == name);
+    found.map(|(_, ours)| *ours)
+}
+
+/// Our name for an MCP tool as it stands on the wire: `mcp__server__tool`.
+pub(crate) fn unwired(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("mcp__")?;
+    Some(match rest.split_once("__") {
+        Some((server, "*")) => format!("{MCP}{server}"),
+        Some((server, tool)) => format!("{MCP}{server}/{tool}"),
+        None => format!("{MCP}{rest}"),
+    })
+}
+
+/// What is wrong with a name of an MCP server or of its tool; nothing where the
+/// name is of another kind, `None` inside where it is fine.
+pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> {
+    let named = tool.strip_prefix(MCP)?;
+    let fits = |part: &str| {
+        let letter = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !part.is_empty() && part.chars().all(letter)
+    };
+    let (server, one) = match named.split_once('/') {
+        Some((server, one)) => (server, Some(one)),
+        None => (named, None),
+    };
+    if !fits(server) || !one.is_none_or(fits) {
+        let right = "write `mcp:SERVER` or `mcp:SERVER/TOOL`";
+        return Some(Some(format!("`{tool}` names no MCP server: {right}")));
+    }
+    if servers.is_empty() || servers.contains(&server) {
+        return Some(None);
+    }
+    Some(Some(like::unknown("MCP server", server, servers)))
+}
+
+/// Reads the list of an agent of ours.
+pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<String> {
+    let mut tools: Vec<String> = Vec::new();
+    for (place, named) in sheet.texts(entry) {
+        let tool = match ours(&named) {
+            Some(ours) => ours.to_owned(),
+            None => unwired(&named).unwrap_or_else(|| named.clone()),
+        };
+        let fault = match mcp_fault(&tool, shelf.servers) {
+            Some(fault) => fault,
+            None if shelf.tools.contains(&tool.as_str()) => None,
+            None => Some(like::unknown("tool", &named, shelf.tools)),
+        };
+        match fault {
+            Some(message) => sheet.fault(place, message),
+            None if tools.contains(&tool) => {}
+            None => tools.push(tool),
+        }
+    }
+    tools
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_of_a_server_has_one_name_here() {
+        let check = |wire: &str, name: Option<&str>| assert_eq!(unwired(wire).as_deref(), name);
+        check("mcp__github__create_issue", Some("mcp:github/create_issue"));
+        check("mcp__github", Some("mcp:github"));
+        check("mcp__github__*", Some("mcp:github"));
+        check("read_file", None);
+    }
+
+    #[test]
+    fn servers_are_known_or_not_asked_about() {
+        let check = |tool: &str, servers: &[&str], said: Option<Option<&str>>| {
+            let fault = mcp_fault(tool, servers);
+            assert_eq!(fault.as_ref().map(Option::as_deref), said, "{tool}");
+        };
+        check("read_file", &[], None);
+        check("mcp:github", &[], Some(None));
+        check("mcp:github/x", &["github"], Some(None));
+        let unknown = "unknown MCP server `githup`, did you mean `github`?";
+        check("mcp:githup/x", &["github"], Some(Some(unknown)));
+        for wrong in ["mcp:", "mcp:/x", "mcp:a/", "mcp:a/b/c", "mcp:a b"] {
+            let said =
+                format!("`{wrong}` names no MCP server: write `mcp:SERVER` or `mcp:SERVER/TOOL`");
+            check(wrong, &[], Some(Some(&said)));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `longhaul agents check`: every problem as file:line:column, and what else to know.
+//!
+//! Never: mends one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
+use clap::Args;
+use longhaul::agents::check;
+use longhaul::agents::loaded::{AgentError, LoadedAgent};
+use longhaul::agents::problem::Problem;
+use longhaul::assemble::menu::Menu;
+use longhaul::assemble::models;
+use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
+use longhaul_engine::ports::Models;
+use serde_json::{Value, json};
+
+use crate::cli::agents::Project;
+use crate::cli::fail::Failure;
+use crate::cli::submit::only_with_env_file;
+use crate::cli::{here, say};
+
+/// Reports every problem.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Only this agent
+    name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(&self, project: &Project) -> anyhow::Result<()> {
+        let name = self.name.as_deref();
+        let loaded = &project.loaded;
+        let wanted = |one: &&LoadedAgent| name.is_none_or(|name| one.agent.name.as_str() == name);
+        let problems: Vec<_> = match name.map(|name| loaded.find(name)) {
+            None => loaded.problems.clone(),
+            Some(Ok(_)) => Vec::new(),
+            Some(Err(AgentError::Broken { problems, .. })) => problems,
+            Some(Err(AgentError::Unknown(said))) => bail!("{said}\n`longhaul agents` lists them"),
+        };
+        let asking = Asking::of(project)?;
+        let mut notes = match name {
+            None => loaded.notes.clone(),
+            Some(_) => Vec::new(),
+        };
+        for one in loaded.agents.iter().filter(wanted) {
+            let said = one.notes.iter().cloned().chain(asking.about(&one.agent));
+            notes.extend(said.map(|note| (one.path.clone(), note)));
+        }
+        match self.json {
+            true => say::data(&json(&problems, &notes).to_string())?,
+            false => print(&problems, &notes)?,
+        }
+        let fine = loaded.agents.iter().filter(wanted).count();
+        match problems.len() {
+            0 => say::talk(&format!("{fine} fine")),
+            1 => bail!("1 problem; an agent is used only when its file has none"),
+            many => bail!("{many} problems; an agent is used only when its file has none"),
+        }
+        Ok(())
+    }
+}
+
+fn json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
+    let problems = problems.iter().map(|problem| {
+        json!({
+            "path": problem.path,
+            "line": problem.line,
+            "column": problem.column,
+            "kind": problem.kind.as_str(),
+            "message": problem.message,
+        })
+    });
+    let notes = notes
+        .iter()
+        .map(|(path, note)| json!({ "path": path, "message": note }));
+    json!({ "problems": problems.collect::<Value>(), "notes": notes.collect::<Value>() })
+}
+
+fn print(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::Result<()> {
+    for problem in problems {
+        say::data(&problem.to_string())?;
+    }
+    for (path, note) in notes {
+        say::data(&format!("{}: note: {note}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The models that can be asked here, and what binds those who ask.
+#[derive(Debug)]
+struct Asking<'a> {
+    project: &'a Project,
+    models: Arc<dyn Models>,
+    /// The same with the project's `.env`, where there is one.
+    filed: Option<Arc<dyn Models>>,
+    menu: Menu,
+    defaults: Defaults,
+}
+
+impl<'a> Asking<'a> {
+    fn of(project: &'a Project) -> anyhow::Result<Self> {
+        let (here, config, clock) = (&project.here, &project.config, &project.clock);
+        let filed = here::with_env_file_if_sound(here.clone());
+        let filed = (filed.env != here.env)
+            .then(|| here::quiet_config(&filed))
+            .transpose()?;
+        Ok(Self {
+            project,
+            models: models(config, clock),
+            filed: filed.map(|config| models(&config, clock)),
+            menu: Menu::of(config).map_err(Failure::usage)?,
+            defaults: config.defaults(),
+        })
+    }
+
+    /// Everything that is to be said of an agent.
+    fn about(&self, agent: &Agent) -> Vec<String> {
+        // `read_output` needs a store, and only reads.
+        let is_once = |tool: &str| match self.project.tools.find(tool) {
+            Some(equipped) => Some(equipped.may_be_once()),
+            None => (tool == "read_output").then_some(false),
+        };
+        let mut notes = check::notes(agent, is_once);
+        notes.extend(self.notes(agent));
+        notes
+    }
+
+    /// What is to be said of an agent's models, the first and those behind it.
+    fn notes(&self, agent: &Agent) -> Vec<String> {
+        let named: Vec<Option<&str>> = match agent.models.as_slice() {
+            [] => vec![None],
+            models => models.iter().map(|model| Some(model.as_str())).collect(),
+        };
+        let (mut notes, mut asked) = (Vec::new(), Vec::new());
+        for named in named {
+            let why = match self.models.find(named) {
+                Ok(found) => {
+                    asked.push(found.name);
+                    continue;
+                }
+                Err(why) => why,
+            };
+            let filed = self.filed.as_ref();
+            let filed = filed.and_then(|filed| filed.find(named).ok());
+            notes.push(match (&filed, named) {
+                (Some(found), _) => only_with_env_file(&found.name),
+                (None, Some(named)) => format!("its model `{named}` can't be asked. {why}"),
+                (None, None) => format!("it has no model here. {why}"),
+            });
+            asked.extend(filed.map(|found| found.name));
+        }
+        let policy = agent.policy(&self.defaults, BudgetPatch::default());
+        notes.extend(self.menu.unbound(&asked, policy.budget.micros));
+        notes
+    }
+}

@@ -1,0 +1,102 @@
+//! Reads a file of the project that another file of it names.
+//!
+//! Never: follows a path or a link out of the project, waits for a pipe, or
+//! reads without a bound.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Component, Path};
+
+/// Why a file can't be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    /// It is not there.
+    #[error("is not there")]
+    Missing,
+    /// It is somewhere else.
+    #[error("leads out of the project: name a file inside of it, such as `schemas/a.json`")]
+    Outside,
+    /// It is a folder, a pipe or a device.
+    #[error("is no file")]
+    Strange,
+    /// It is too long.
+    #[error("is longer than {0} bytes")]
+    Long(usize),
+    /// The system refuses.
+    #[error("can't be read: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            io::ErrorKind::NotADirectory => Self::Strange,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// The bytes of a file below `root`, at most so many. A link is followed as long
+/// as it stays inside.
+pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unread> {
+    let inward = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !name.components().all(inward) {
+        return Err(Unread::Outside);
+    }
+    let real = root.join(name).canonicalize()?;
+    if !real.starts_with(root.canonicalize()?) {
+        return Err(Unread::Outside);
+    }
+    if !fs::metadata(&real)?.is_file() {
+        return Err(Unread::Strange);
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(&real)?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > most {
+        true => Err(Unread::Long(most)),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_files_of_the_project_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        fs::create_dir_all(root.join("a")).unwrap();
+        fs::write(folder.path().join("secret"), "secret").unwrap();
+        fs::write(root.join("a/b"), "text").unwrap();
+        symlink("a/b", root.join("inside")).unwrap();
+        symlink("../secret", root.join("outside")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), 0o600.into()).unwrap();
+        let check = |name: &str, expected: &str| {
+            let said = match read(&root, Path::new(name), 4) {
+                Ok(bytes) => String::from_utf8(bytes).unwrap(),
+                Err(unread) => unread.to_string(),
+            };
+            assert!(said.contains(expected), "{name}: {said}");
+        };
+        check("a/b", "text");
+        check("./a/./b", "text");
+        check("inside", "text");
+        check("outside", "leads out");
+        check("../secret", "leads out");
+        check("a/../a/b", "leads out");
+        check("/etc/passwd", "leads out");
+        check("loop", "can't be read");
+        check("pipe", "no file");
+        check("a", "no file");
+        check("a/b/c", "no file");
+        check("none", "not there");
+        fs::write(root.join("a/b"), "texts").unwrap();
+        check("a/b", "longer than 4 bytes");
+    }
+}

@@ -1,0 +1,231 @@
+//! Skills by the Agent Skills format: a folder with a `SKILL.md` that introduces
+//! itself, and whatever else belongs to it.
+//!
+//! Never: reads more than the introduction. The rest is read when an agent asks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longhaul_engine::agent::wish::Skill;
+
+use crate::agents::cut;
+use crate::agents::problem::{Problem, ProblemKind};
+use crate::agents::sheet::Sheet;
+use crate::inside;
+use crate::written::{Content, Entry, Node, Place, yaml};
+
+/// Where skills are, the stronger first.
+pub const FOLDERS: &[&str] = &["skills", ".claude/skills"];
+
+/// The file that introduces a skill.
+pub const FILE: &str = "SKILL.md";
+
+const NAME_CHARS_MAX: usize = 64;
+const DESCRIPTION_CHARS_MAX: usize = 1_024;
+
+/// The longest `SKILL.md`, in bytes.
+const BYTES_MAX: usize = cut::FRONT_BYTES_MAX + cut::BODY_BYTES_MAX;
+
+const KEYS: &[&str] = &[
+    "name",
+    "description",
+    "license",
+    "compatibility",
+    "metadata",
+    "allowed-tools",
+];
+
+/// The skills of a project.
+#[derive(Debug, Clone, Default)]
+pub struct Skills {
+    /// Those that can be used, by name.
+    pub skills: Vec<Skill>,
+    /// The names of those that can't.
+    pub broken: Vec<String>,
+    /// Every problem of every file.
+    pub problems: Vec<Problem>,
+    /// What there is to say of files though they are fine.
+    pub notes: Vec<(PathBuf, String)>,
+}
+
+/// Loads the skills of the project in `root`, which people know as `said`.
+pub fn load(root: &Path, said: &Path) -> Skills {
+    let mut skills = Skills::default();
+    let mut taken: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for folder in FOLDERS {
+        for name in names(&root.join(folder)) {
+            let file = Path::new(folder).join(&name).join(FILE);
+            let told = said.join(&file);
+            if let Some(by) = taken.get(&name) {
+                let note = format!("hidden by {}", by.display());
+                skills.notes.push((told, note));
+                continue;
+            }
+            taken.insert(name.clone(), told.clone());
+            let is_own = *folder == FOLDERS[0];
+            skills.take(root, &file, (told, name), is_own);
+        }
+    }
+    skills.skills.sort_by(|a, b| a.name.cmp(&b.name));
+    skills
+}
+
+/// The folders that hold a skill. One without its file is none of ours.
+fn names(folder: &Path) -> Vec<String> {
+    let found = fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = found.filter(|entry| fs::symlink_metadata(entry.path().join(FILE)).is_ok());
+    let names = found.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names
+}
+
+impl Skills {
+    fn take(&mut self, root: &Path, file: &Path, (told, name): (PathBuf, String), is_own: bool) {
+        let mut sheet = Sheet::default();
+        let skill = read(&mut sheet, root, file, (&name, is_own));
+        let notes = sheet.notes.into_iter();
+        self.notes.extend(notes.map(|note| (told.clone(), note)));
+        match skill.filter(|_| sheet.found.is_empty()) {
+            Some(skill) => self.skills.push(skill),
+            None => self.broken.push(name),
+        }
+        sheet.found.sort_by_key(|found| found.place);
+        self.problems
+            .extend(sheet.found.into_iter().map(|found| Problem {
+                path: told.clone(),
+                line: found.place.line,
+                column: found.place.column,
+                message: found.message,
+                kind: ProblemKind::Fault,
+            }));
+    }
+}
+
+/// Reads a skill's introduction.
+fn read(
+    sheet: &mut Sheet,
+    root: &Path,
+    file: &Path,
+    (folder, is_own): (&str, bool),
+) -> Option<Skill> {
+    if let Some(link) = link(root, file) {
+        // Whoever reads it later follows no link, so nobody could.
+        let message = format!(
+            "`{}` is a link, and none is followed to a skill",
+            link.display()
+        );
+        sheet.fault(Place::START, message);
+        return None;
+    }
+    let bytes = inside::read(root, file, BYTES_MAX);
+    let bytes = bytes
+        .map_err(|unread| sheet.fault(Place::START, unread.to_string()))
+        .ok()?;
+    if !bytes.starts_with(b"---") && !bytes.starts_with("\u{feff}---".as_bytes()) {
+        let message =
+            "a skill begins with a line `---`, its name and description, and another `---`";
+        sheet.fault(Place::START, message);
+        return None;
+    }
+    let parts = cut::cut(&bytes);
+    let parts = parts
+        .map_err(|(place, message)| sheet.fault(place, message))
+        .ok()?;
+    let node = yaml::read(&parts.front);
+    let node = node
+        .map_err(|bad| sheet.fault(bad.place, bad.message))
+        .ok()?;
+    let entries = entries(sheet, node)?;
+    let get = |key: &str| entries.iter().find(|entry| entry.key == key);
+    for entry in entries
+        .iter()
+        .filter(|entry| !KEYS.contains(&entry.key.as_str()))
+    {
+        // Others' skills have fields of their own, which harm nobody.
+        sheet.note(format!(
+            "without a meaning here, and ignored: `{}`",
+            entry.key
+        ));
+    }
+    // Claude's skills may leave out what their folder says.
+    if is_own || get("name").is_some() || !is_name(folder) {
+        name(sheet, get("name"), folder);
+    }
+    let Some(entry) = get("description") else {
+        let message = "a skill needs a `description`: what it is good for, and when";
+        sheet.fault(Place::START, message);
+        return None;
+    };
+    let description = sheet.text(entry)?;
+    if description.chars().count() > DESCRIPTION_CHARS_MAX {
+        let message = format!("`description` is longer than {DESCRIPTION_CHARS_MAX} letters");
+        sheet.fault(entry.node.place, message);
+    }
+    if get("allowed-tools").is_some() {
+        sheet.note(
+            "`allowed-tools` gives nobody a tool here: an agent has those that its file lists",
+        );
+    }
+    Some(Skill {
+        name: folder.to_owned(),
+        description: description.trim().to_owned(),
+    })
+}
+
+/// The first step to a file that is a link.
+fn link(root: &Path, file: &Path) -> Option<PathBuf> {
+    let steps: Vec<&Path> = file.ancestors().collect();
+    let steps = steps
+        .into_iter()
+        .rev()
+        .filter(|step| *step != Path::new(""));
+    let mut links = steps
+        .filter(|step| fs::symlink_metadata(root.join(step)).is_ok_and(|found| found.is_symlink()));
+    links.next().map(Path::to_path_buf)
+}
+
+fn entries(sheet: &mut Sheet, node: Node) -> Option<Vec<Entry>> {
+    match node.content {
+        Content::Table(entries) => Some(entries),
+        Content::Nothing => Some(Vec::new()),
+        Content::Flag(_)
+        | Content::Whole(_)
+        | Content::Real(_)
+        | Content::Text(_)
+        | Content::List(_) => {
+            let message = "the front matter is no table: write `name:` and `description:`";
+            sheet.fault(node.place, message);
+            None
+        }
+    }
+}
+
+/// Whether this can be the name of a skill.
+pub fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let ends = name.starts_with('-') || name.ends_with('-') || name.contains("--");
+    !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fits) && !ends
+}
+
+fn name(sheet: &mut Sheet, entry: Option<&Entry>, folder: &str) {
+    let Some(entry) = entry else {
+        let message = format!("a skill needs a name: write `name: {folder}`");
+        return sheet.fault(Place::START, message);
+    };
+    let Some(name) = sheet.text(entry) else {
+        return;
+    };
+    if !is_name(&name) {
+        let message = format!(
+            "`{name}` is no name for a skill: use lower-case letters, digits and single hyphens, 64 at most"
+        );
+        sheet.fault(entry.node.place, message);
+    } else if name != folder {
+        let message = format!(
+            "the name `{name}` is not the folder's: rename the folder or write `name: {folder}`"
+        );
+        sheet.fault(entry.node.place, message);
+    }
+}

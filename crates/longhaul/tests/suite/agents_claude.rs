@@ -1,0 +1,296 @@
+//! Claude's agents as they are found in the wild, and the rules of a project.
+
+use longhaul::agents::loaded::{Loaded, LoadedAgent, Source};
+use longhaul::agents::shelf::BuiltIn;
+
+use super::agents::{loaded_in, said, tree};
+
+/// One of Claude's files, as `.claude/agents/a.md`.
+fn claude(text: &str) -> LoadedAgent {
+    let (_folder, loaded) = tree(&[(".claude/agents/a.md", text.as_bytes())]);
+    assert_eq!(said(&loaded), [""; 0], "{text}");
+    assert_eq!(loaded.agents.len(), 1, "{loaded:?}");
+    loaded.agents[0].clone()
+}
+
+fn check(front: &str, tools: &[&str], notes: &[&str]) {
+    let one = claude(&format!("---\n{front}\n---\nYou judge.\n"));
+    assert_eq!(one.agent.tools, tools, "{front}");
+    for note in notes {
+        assert!(
+            one.notes.iter().any(|said| said.contains(note)),
+            "{note}: {:#?}",
+            one.notes
+        );
+    }
+    assert_eq!(one.notes.len(), notes.len(), "{front}: {:#?}", one.notes);
+}
+
+#[test]
+fn a_file_with_a_colon_in_a_sentence_is_read() {
+    let text = r#"---
+name: code-judge
+description: Use this agent when: code was written. Examples: <example>Context: "a thing" user: 'x'\nassistant: "y"</example>
+tools: Read, Grep, Glob
+model: sonnet
+color: red
+---
+
+You judge code. Write `{{ verdict }}` and {% raw %} as they are {# always.
+"#;
+    let one = claude(text);
+    let agent = &one.agent;
+    assert_eq!(one.source, Source::Claude);
+    assert_eq!(agent.name.as_str(), "code-judge");
+    assert!(
+        agent
+            .description
+            .starts_with("Use this agent when: code was written. Examples:")
+    );
+    assert_eq!(agent.tools, ["read_file", "search_files", "list_files"]);
+    assert_eq!(agent.models, ["sonnet"]);
+    let body = "You judge code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
+    assert_eq!(longhaul::agents::verbatim::text(&agent.prompt), body);
+    let filled = minijinja::Environment::new()
+        .render_str(&agent.prompt, ())
+        .unwrap();
+    assert_eq!(filled, body);
+    let notes = one.notes.join("\n");
+    for said in [
+        "no YAML at 3:",
+        "`model: sonnet`: the short name",
+        "`Read` is read_file",
+        "ignored: `color`",
+    ] {
+        assert!(notes.contains(said), "{said}: {notes}");
+    }
+}
+
+#[test]
+fn tools_are_mapped_or_left_out_with_a_word() {
+    let readers = ["read_file", "list_files", "search_files"];
+    check("name: a", &readers, &["gets those that only read"]);
+    check(
+        "name: a\ntools: \"*\"",
+        &readers,
+        &["gets those that only read"],
+    );
+    check("name: a\ntools:", &readers, &["gets those that only read"]);
+    check("name: a\ntools: []", &[], &[]);
+    check(
+        "tools: [Read, Edit, MultiEdit, mcp__github__create_issue]",
+        &["read_file", "edit_file", "mcp:github/create_issue"],
+        &[
+            "`Read` is read_file, `Edit` is edit_file, `MultiEdit` is edit_file, `mcp__github__create_issue` is mcp:github/create_issue",
+        ],
+    );
+    check(
+        "tools: Bash, WebFetch, Task, WebSearch, TodoWrite, NotebookEdit, Read(src/**), Bash(git log:*, x), read_file",
+        &["read_file"],
+        &[
+            "`Bash` is left out: commands need a sandbox",
+            "`WebFetch` is left out: this build has no `http_fetch`",
+            "`Task` is left out: this build has no `run_agent`",
+            "`WebSearch` is left out: nothing here is called so",
+            "`TodoWrite` is left out",
+            "`NotebookEdit` is left out",
+            "`Read(src/**)` is left out: such limits are not known",
+            "`Bash(git log:*, x)` is left out: such limits",
+        ],
+    );
+    check(
+        "tools: Bash\nsandbox: { isolation: none }",
+        &["shell"],
+        &["`Bash` is shell"],
+    );
+    check(
+        "tools: Bash, Read\nsandbox: yes",
+        &["read_file"],
+        &[
+            "`Bash` is left out",
+            "`Read` is read_file",
+            "`sandbox` is ignored",
+        ],
+    );
+    check(
+        "tools: Read, Edit\ndisallowedTools: Edit",
+        &["read_file"],
+        &[
+            "`Read` is read_file, `Edit` is edit_file",
+            "`disallowedTools`: Edit is taken away",
+        ],
+    );
+}
+
+#[test]
+fn models_go_through_the_project_s() {
+    let models = |model: &str| {
+        let one = claude(&format!("---\ntools: []\nmodel: {model}\n---\n"));
+        (one.agent.models, one.notes.join("\n"))
+    };
+    let check = |model: &str, expected: &[&str], note: &str| {
+        let (found, said) = models(model);
+        assert_eq!(found, expected, "{model}");
+        assert!(
+            said.contains(note) && said.is_empty() == note.is_empty(),
+            "{model}: {said}"
+        );
+    };
+    check("inherit", &[], "`model: inherit`: the project's default");
+    check("sonnet", &["sonnet"], "the short name in `[models]`");
+    check("opus", &[], "`[models]` has no `opus`");
+    check("haiku", &[], "`[models]` has no `haiku`");
+    check(
+        "claude-opus-4-1",
+        &["anthropic/claude-opus-4-1"],
+        "`anthropic/claude-opus-4-1` is asked",
+    );
+    check("openai/gpt-5", &["openai/gpt-5"], "");
+}
+
+#[test]
+fn other_fields_are_read_where_they_mean_something() {
+    let one = claude(
+        "---\nname: 7\ntools: []\nmaxTurns: 9\nskills: none\npermissionMode: plan\nhooks: { a: [] }\n---\n",
+    );
+    assert_eq!(one.agent.name.as_str(), "7");
+    assert_eq!(one.agent.max_turns, Some(9));
+    let notes = one.notes.join("\n");
+    assert!(notes.contains("unknown skill `none`"), "{notes}");
+    assert!(
+        notes.contains("ignored: `permissionMode`, `hooks`"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn what_can_t_be_one_is_told() {
+    let files: &[(&str, &[u8])] = &[
+        (".claude/agents/README.md", b"# Our agents\n"),
+        (".claude/agents/open.md", b"---\nname: open\n"),
+        (".claude/agents/odd.md", b"---\nname: no name\n---\nHi"),
+        (".claude/agents/bytes.md", b"---\nname: \xff\n---\nHi"),
+        (".claude/agents/deep/x.md", b"---\n---\nHi"),
+    ];
+    let (_folder, loaded) = tree(files);
+    assert_eq!(
+        said(&loaded),
+        [
+            ".claude/agents/bytes.md:2:7: is not UTF-8: save the file as UTF-8",
+            ".claude/agents/odd.md:2:7: `no name` is no name for an agent: use letters, digits, `-`, `_` and `.`",
+            ".claude/agents/open.md:1:1: the front matter has no end: write a line `---` below it",
+        ]
+    );
+    assert!(loaded.agents.is_empty());
+    assert_eq!(
+        loaded.notes[0].1,
+        "it has no front matter, so it is no agent"
+    );
+}
+
+fn hidden(loaded: &Loaded) -> Vec<String> {
+    let hidden = loaded.hidden.iter();
+    hidden
+        .map(|one| {
+            format!(
+                "{} {} by {}",
+                one.name,
+                one.path.display(),
+                one.by.display()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn the_project_beats_claude_beats_the_binary() {
+    let files: &[(&str, &[u8])] = &[
+        ("agents/plan.md", b"---\n---\nOurs."),
+        (
+            ".claude/agents/planner.md",
+            b"---\nname: plan\n---\nTheirs.",
+        ),
+        (
+            ".claude/agents/review.md",
+            b"---\nname: review\n---\nTheirs.",
+        ),
+        (
+            ".claude/agents/review2.md",
+            b"---\nname: review\n---\nTheirs, too.",
+        ),
+    ];
+    let (folder, _) = tree(files);
+    let built_in = ["plan", "review", "fix"].map(|name| BuiltIn {
+        name,
+        text: "---\n---\nBuilt in.",
+    });
+    let loaded = loaded_in(folder.path(), &built_in);
+    let prompts: Vec<&str> = loaded
+        .agents
+        .iter()
+        .map(|one| one.agent.prompt.as_str())
+        .collect();
+    assert_eq!(prompts, ["Built in.", "Ours.", "Theirs."]);
+    assert_eq!(
+        hidden(&loaded),
+        [
+            "plan .claude/agents/planner.md by agents/plan.md",
+            "review .claude/agents/review2.md by .claude/agents/review.md",
+            "plan built-in/plan.md by agents/plan.md",
+            "review built-in/review.md by .claude/agents/review.md",
+        ]
+    );
+}
+
+#[test]
+fn agents_md_is_a_rule_for_everybody() {
+    let files: &[(&str, &[u8])] = &[
+        ("agents/a.md", b"---\n---\nOurs."),
+        (".claude/agents/b.md", b"---\n---\nTheirs."),
+        (
+            "AGENTS.md",
+            b"\xef\xbb\xbf# Rules\r\n\r\nBe {{ kind }}.\r\n",
+        ),
+        ("sub/AGENTS.md", b"Not read."),
+    ];
+    let (folder, loaded) = tree(files);
+    assert_eq!(said(&loaded), [""; 0]);
+    assert_eq!(loaded.agents.len(), 2);
+    for one in &loaded.agents {
+        assert_eq!(one.agent.house_rules, "# Rules\n\nBe {{ kind }}.");
+    }
+    let built_in = [BuiltIn {
+        name: "c",
+        text: "---\n---\nBuilt in.",
+    }];
+    let with = loaded_in(folder.path(), &built_in)
+        .find("c")
+        .unwrap()
+        .agent
+        .clone();
+    assert_eq!(with.house_rules, "# Rules\n\nBe {{ kind }}.");
+    std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
+    let without = loaded_in(folder.path(), &built_in)
+        .find("c")
+        .unwrap()
+        .agent
+        .clone();
+    assert_ne!(with.version(), without.version());
+}
+
+#[test]
+fn rules_that_can_t_be_read_stop_every_agent() {
+    let long = "x".repeat((256 << 10) + 1);
+    for (rules, why) in [
+        (&b"\xff"[..], "not UTF-8"),
+        (long.as_bytes(), "longer than 262144 bytes"),
+    ] {
+        let (_folder, loaded) = tree(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
+        let said = loaded.find("a").unwrap_err().to_string();
+        assert!(
+            said.contains("AGENTS.md:1:1: ") && said.contains(why),
+            "{said}"
+        );
+        assert_eq!(loaded.roster().all().count(), 0);
+    }
+}

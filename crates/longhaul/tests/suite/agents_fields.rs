@@ -1,0 +1,382 @@
+//! What agents ask of the runtime, field by field: what is read, and what is refused.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use longhaul_core::time::Millis;
+use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::wish::{Every, Eye, Isolation, Sandboxed, Sight, Volume};
+
+use super::agents::{agent, check, loaded_in, problems, said, tree};
+
+#[test]
+fn idle_models_are_read_like_models() {
+    assert_eq!(agent("idle_model: fast").idle_models, ["fast"]);
+    assert_eq!(agent("idle_model: [a/b, c/d]").idle_models, ["a/b", "c/d"]);
+    check(
+        "idle_model: []",
+        &["2:13: `idle_model` names no model: name one, or leave the line out"],
+    );
+    check(
+        "idle_model: 7",
+        &["2:13: `idle_model` is 7, write text: put it in quotes"],
+    );
+}
+
+#[test]
+fn a_sandbox_is_read_with_all_its_keys() {
+    let sandbox = agent(
+        "sandbox: { provider: docker, image: rust, idle_stop: 2m, auto_stop: 1h, keep: 1d, network: [crates.io], volume: { name: cache, path: /data }, env_file: true }",
+    )
+    .sandbox;
+    let expected = Sandboxed {
+        provider: Some("docker".into()),
+        image: Some("rust".into()),
+        isolation: Isolation::Walled,
+        network: vec!["crates.io".into()],
+        idle_stop: Some(Millis::from_secs(120)),
+        auto_stop: Some(Millis::from_secs(3_600)),
+        keep: Some(Millis::from_secs(86_400)),
+        volume: Some(Volume {
+            name: "cache".into(),
+            path: "/data".into(),
+        }),
+        env_file: true,
+    };
+    assert_eq!(sandbox, Some(expected));
+    assert_eq!(
+        agent("sandbox: { network: none }").sandbox.unwrap().network,
+        ["none"]
+    );
+    let open = agent("sandbox: { isolation: none }\ntools: [shell]");
+    assert_eq!(open.sandbox.unwrap().isolation, Isolation::None);
+    assert_eq!(open.tools, ["shell"]);
+}
+
+#[test]
+fn a_sandbox_in_doubt_is_refused() {
+    check(
+        "sandbox: { isolation: weak }",
+        &[
+            "2:23: `isolation: weak` says nothing: leave it out for walls, or write `none` for a run without any",
+        ],
+    );
+    check(
+        "sandbox: local",
+        &["2:10: `sandbox` is \"local\", write a table such as `sandbox: { provider: ... }`"],
+    );
+    check(
+        "sandbox: { netwrok: none }",
+        &["2:12: unknown key `netwrok`, did you mean `network`?"],
+    );
+    check(
+        "sandbox: { idle_stop: 2 }",
+        &["2:23: `idle_stop` is 2, write a span of time such as 15s, 2m, 1h 30m or 90d"],
+    );
+    check(
+        "sandbox: { volume: { name: a } }",
+        &["2:20: `volume` needs a `name` and the `path` where it is seen"],
+    );
+    check(
+        "sandbox: { volume: { name: a, path: b } }",
+        &["2:37: `path` is \"b\", write one from the top, such as /data"],
+    );
+    let needs = "`shell` needs a sandbox, and this build can't make one yet: only `sandbox: { isolation: none }`, which runs commands without walls";
+    check("tools: [shell]", &[&format!("2:1: {needs}")]);
+    check(
+        "tools: [shell]\nsandbox: { provider: local }",
+        &[&format!("3:1: {needs}")],
+    );
+}
+
+#[test]
+fn a_provider_that_nobody_knows_is_noted() {
+    let text: &[u8] = b"---\nsandbox: { provider: podman }\n---\nHello.";
+    let (_folder, loaded) = tree(&[("agents/a.md", text)]);
+    assert_eq!(said(&loaded), [""; 0]);
+    let notes = &loaded.find("a").unwrap().notes;
+    assert!(notes[0].contains("provider `podman`"), "{notes:?}");
+}
+
+#[test]
+fn guards_are_a_number_or_off() {
+    let calls = |front: &str| agent(front).guards.unwrap().identical_calls;
+    assert_eq!(calls("guards: { identical_calls: 2 }"), Some(2));
+    assert_eq!(calls("guards: { identical_calls: off }"), None);
+    assert_eq!(calls("guards: off"), None);
+    check(
+        "guards: { identical_calls: 1 }",
+        &["2:28: `identical_calls` is 1, write a whole number, 2 or more"],
+    );
+    check(
+        "guards: { identical_calls: of }",
+        &["2:28: unknown word for `identical_calls`: `of`, did you mean `off`?"],
+    );
+    check(
+        "guards: {}",
+        &["2:9: `guards` says nothing: write `identical_calls: 16`, or `guards: off`"],
+    );
+    check(
+        "guards: on",
+        &["2:9: unknown word for `guards`: `on`, did you mean `off`?"],
+    );
+    check(
+        "guards: true",
+        &["2:9: `guards` is true, write a table such as `guards: { identical_calls: ... }`"],
+    );
+}
+
+#[test]
+fn somebody_looks_at_the_world() {
+    let seen = |front: &str| agent(front).perception.unwrap();
+    assert_eq!(
+        seen("perception: { command: [./look, -v, -v], every: turn }"),
+        Sight {
+            eye: Eye::Command(vec!["./look".into(), "-v".into(), "-v".into()]),
+            every: Every::Turn,
+        }
+    );
+    let url = "https://example.com/look?x=1";
+    assert_eq!(
+        seen(&format!("perception: {{ url: \"{url}\" }}")),
+        Sight {
+            eye: Eye::Url(url.into()),
+            every: Every::Run,
+        }
+    );
+    let one = "2:1: `perception` needs one of `command` and `url`";
+    check("perception: { every: run }", &[one]);
+    check("perception: { command: [a], url: \"http://a\" }", &[one]);
+    check(
+        "perception: { command: ./look }",
+        &["2:24: `command` is \"./look\", write a list such as `command: [...]`"],
+    );
+    check(
+        "perception: { command: [] }",
+        &["2:24: `command` names no program: write `command: [./look]`"],
+    );
+    check(
+        "perception: { command: [a, 7] }",
+        &["2:28: `command[1]` is 7, write text: put it in quotes"],
+    );
+    for wrong in [
+        "ftp://a",
+        "look",
+        "http://",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+    ] {
+        check(
+            &format!("perception: {{ url: \"{wrong}\" }}"),
+            &["2:20: `url` is no address: write one that begins with http:// or https://"],
+        );
+    }
+    check(
+        "perception: { url: \"http://a\", every: day }",
+        &["2:39: unknown word for `every`: `day`, there are `run`, `turn`"],
+    );
+}
+
+#[test]
+fn events_are_templates_over_whatever_they_bring() {
+    let events = agent("events:\n  idle_tick: Think.\n  \"a b\": \"{{ actor.name }} came\"").events;
+    assert_eq!(events["idle_tick"], "Think.");
+    assert_eq!(events["a b"], "{{ actor.name }} came");
+    check(
+        "events: [a]",
+        &["2:9: `events` is a table: write `KIND: \"what the model reads\"`"],
+    );
+    check(
+        "events: { a: 7 }",
+        &["2:14: `a` is 7, write text: put it in quotes"],
+    );
+    let found = problems("---\nevents: { a: \"{{ x\", b: \"{% for %}\" }\n---\n");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("2:14: `a`: broken template: "),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn tools_of_servers_and_claude_s_names_are_read() {
+    assert_eq!(
+        agent("tools: [mcp:github, mcp:linear/list_issues, mcp__a__b, Read, read_file, Grep]")
+            .tools,
+        [
+            "mcp:github",
+            "mcp:linear/list_issues",
+            "mcp:a/b",
+            "read_file",
+            "search_files"
+        ]
+    );
+    check(
+        "tools: [\"mcp:\"]",
+        &["2:9: `mcp:` names no MCP server: write `mcp:SERVER` or `mcp:SERVER/TOOL`"],
+    );
+    let found = problems("---\ntools: [WebFetch]\n---\n");
+    assert!(
+        found[0].starts_with("2:9: unknown tool `WebFetch`"),
+        "{found:?}"
+    );
+}
+
+/// An agent with a schema in this file.
+fn with_schema(schema: &[u8]) -> Result<Agent, String> {
+    let agent: &[u8] = b"---\noutput: { schema: ./schemas/a.json }\n---\nHello.";
+    let (_folder, loaded) = tree(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
+    match loaded.find("a") {
+        Ok(found) => Ok(found.agent.clone()),
+        Err(_) => Err(said(&loaded).join("\n")),
+    }
+}
+
+#[test]
+fn a_schema_is_part_of_the_agent() {
+    let read = |schema: &str| with_schema(schema.as_bytes()).unwrap();
+    let first = read(r#"{ "type": "object", "properties": { "a": { "type": "integer" } } }"#);
+    let output = first.output.as_ref().unwrap().as_str();
+    assert_eq!(
+        output,
+        r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#
+    );
+    // Spaces and the order of keys are no other schema.
+    let same = read(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
+    assert_eq!(first.version(), same.version());
+    let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
+    assert_ne!(first.version(), other.version());
+    let definition = Agent::read(&first.definition().content).unwrap();
+    assert_eq!(definition, first);
+    let inline =
+        agent("output: { schema: { type: object, properties: { a: { type: integer } } } }");
+    assert_eq!(inline.output, first.output);
+    // What refers to itself comes to an end where the result does.
+    for schema in [
+        r##"{ "$ref": "#" }"##,
+        r##"{ "properties": { "next": { "$ref": "#" } } }"##,
+        r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }"##,
+        r##"{ "$id": "https://example.com/a.json", "$ref": "https://example.com/a.json#/$defs/a", "$defs": { "a": {} } }"##,
+    ] {
+        read(schema);
+    }
+}
+
+#[test]
+fn what_is_no_schema_is_refused_with_its_place() {
+    let refused = |schema: &[u8], why: &str| {
+        let said = with_schema(schema).unwrap_err();
+        assert!(
+            said.starts_with("agents/a.md:2:20: the schema `./schemas/a.json` "),
+            "{said}"
+        );
+        assert!(said.contains(why), "{why}: {said}");
+    };
+    refused(b"{\n  \"type\": }", "is no JSON: ./schemas/a.json:2:11");
+    refused(b"", "is no JSON");
+    refused(b"\xff", "is no JSON");
+    refused(b"[]", "is no schema");
+    refused(b"true", "is no schema");
+    refused(br#"{ "type": 7 }"#, "is no JSON Schema");
+    refused(br#"{ "type": "objekt" }"#, "is no JSON Schema");
+    refused(br#"{ "pattern": "(" }"#, "is no JSON Schema");
+    refused(br##"{ "$ref": "#/$defs/none" }"##, "is no JSON Schema");
+    for foreign in [
+        "other.json",
+        "file:///etc/passwd",
+        "http://127.0.0.1:1/x",
+        "https://example.com/a",
+    ] {
+        let schema = format!(r#"{{ "items": {{ "$ref": "{foreign}" }} }}"#);
+        refused(schema.as_bytes(), "nothing outside of a schema is fetched");
+    }
+    let long = format!("{{\"title\": \"{}\"}}", "x".repeat(300_000));
+    refused(long.as_bytes(), "longer than 262144 bytes");
+    let deep = format!("{}1{}", "{\"not\":".repeat(200), "}".repeat(200));
+    refused(deep.as_bytes(), "is no JSON");
+    check(
+        "output: {}",
+        &["2:1: `output` needs a `schema`: the path of a file, or the schema itself"],
+    );
+    check(
+        "output: ./a.json",
+        &["2:9: `output` is \"./a.json\", write a table such as `output: { schema: ... }`"],
+    );
+    let found = problems("---\noutput: { schema: { type: 7 } }\n---\n");
+    assert!(
+        found[0].starts_with("2:19: `schema` is no JSON Schema"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_deep_schema_harms_nobody() {
+    for deep in [60, 120] {
+        let schema = format!("{}{{}}{}", "{\"not\":".repeat(deep), "}".repeat(deep));
+        with_schema(schema.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_schema_is_a_file_of_the_project() {
+    let (folder, loaded) = tree(&[(
+        "agents/a.md",
+        b"---\noutput: { schema: link.json }\n---\nHello.",
+    )]);
+    assert_eq!(
+        said(&loaded),
+        ["agents/a.md:2:19: the schema `link.json` is not there"]
+    );
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("a.json"), "{}").unwrap();
+    symlink(
+        outside.path().join("a.json"),
+        folder.path().join("link.json"),
+    )
+    .unwrap();
+    let loaded = loaded_in(folder.path(), &[]);
+    assert!(
+        said(&loaded)[0].contains("leads out of the project"),
+        "{loaded:?}"
+    );
+    for path in ["../a.json", "/etc/passwd", "schemas/../../a.json"] {
+        let text = format!("---\noutput: {{ schema: {path} }}\n---\nHello.");
+        fs::write(folder.path().join("agents/a.md"), text).unwrap();
+        let loaded = loaded_in(folder.path(), &[]);
+        assert!(
+            said(&loaded)[0].contains("leads out of the project"),
+            "{path}: {loaded:?}"
+        );
+    }
+}
+
+#[test]
+fn hostile_files_are_refused_and_end() {
+    let one = |text: &str, why: &str| {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(why), "{why}: {found:?}");
+    };
+    one("---\n\tname: a\n---\n", "not YAML");
+    one(
+        "---\nname: a\ndescription: x\ndescription: y\n---\n",
+        "4:1: not YAML",
+    );
+    one("---\nname: a\nnever closed", "has no end");
+    one(&format!("---\n---\n{}", "x".repeat(1 << 20)), "too long");
+    one(
+        &format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)),
+        "too long",
+    );
+    let mut bomb = "---\na0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let before = level - 1;
+        bomb.push_str(&format!(
+            "a{level}: &a{level} [{}]\n",
+            vec![format!("*a{before}"); 8].join(", ")
+        ));
+    }
+    bomb.push_str("---\nHello.\n");
+    one(&bomb, "not YAML");
+    one("---\nevents: &a { x: *a }\n---\n", "not YAML");
+}

@@ -1,0 +1,203 @@
+//! Definitions that change while somebody serves them: new runs get the new ones,
+//! and a run keeps what it began with.
+
+use serde_json::{Value, json};
+
+use super::project::{Project, stands};
+use super::served::{Served, local_key};
+use super::stand_in::{StandIn, events};
+
+const DEV: &[&str] = &["dev", "--listen", "127.0.0.1:0", "--until-eof"];
+
+/// A model that writes a note, which needs a person, and then is done; it
+/// remembers what it was told.
+fn model() -> StandIn {
+    StandIn::new(|asked| {
+        let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        let is_result = |message: &Value| message["role"] == "tool";
+        let (delta, reason) = match messages.iter().any(is_result) {
+            true => (json!({ "content": "Done." }), "stop"),
+            false => {
+                let input =
+                    r#"{"folder":"Tasks","title":"Buy","content":"a","tags":[],"confidence":90}"#;
+                let call = json!({ "name": "vault_write", "arguments": input });
+                let call = json!({ "index": 0, "id": "c1", "type": "function", "function": call });
+                (json!({ "tool_calls": [call] }), "tool_calls")
+            }
+        };
+        let first = json!({ "choices": [{ "index": 0, "delta": delta }] });
+        let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
+        events(&format!(
+            "data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"
+        ))
+    })
+}
+
+/// The system prompts of all questions so far.
+fn prompts(model: &StandIn) -> Vec<String> {
+    let system = |body: &Value| {
+        let messages = body["messages"].as_array().unwrap();
+        let system = messages.iter().find(|message| message["role"] == "system");
+        system.unwrap()["content"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let asked = model.asked();
+    let bodies = asked
+        .iter()
+        .filter_map(|asked| serde_json::from_str(&asked.body).ok());
+    bodies.map(|body: Value| system(&body)).collect()
+}
+
+fn project(model: &StandIn) -> Project {
+    let project = Project::new();
+    let url = &model.url;
+    project.write(
+        "longhaul.toml",
+        &format!("[worker]\npoll = \"10m\"\n[providers.mine]\napi = \"chat\"\nbase_url = \"{url}/v1\"\nkey_env = \"HOME\"\n"),
+    );
+    project.write("agents/buyer.md", &buyer("First", "vault_write"));
+    project
+}
+
+fn buyer(prompt: &str, tools: &str) -> String {
+    format!(
+        "---\nmodel: mine/x\ntools: [{tools}]\napprove:\n  - {{ tool: vault_write, ask: 'Write?' }}\n---\n{prompt}.\n"
+    )
+}
+
+#[test]
+fn a_run_that_waits_goes_on_with_its_own_version() {
+    let model = model();
+    let project = project(&model);
+    let run = project.until_asked("buyer");
+    let version = project.json(&["show", &run, "--json"])["agent_version"].clone();
+    // Neither the prompt nor the tool is there any more.
+    project.write("agents/buyer.md", &buyer("Second", "vault_list"));
+    project.say(&["approve", &run, "--yes"], 0);
+    project.say(&["watch", &run], 0);
+    let done = project.json(&["show", &run, "--json"]);
+    assert_eq!(done["status"], "completed", "{done}");
+    assert_eq!(done["agent_version"], version);
+    let prompts = prompts(&model);
+    assert_eq!(prompts.len(), 2, "{prompts:?}");
+    assert!(
+        prompts.iter().all(|prompt| prompt.contains("First.")),
+        "{prompts:?}"
+    );
+    std::fs::remove_file(project.path().join("agents/buyer.md")).unwrap();
+    assert_eq!(
+        project.json(&["show", &run, "--json"])["agent_version"],
+        version
+    );
+}
+
+#[test]
+fn dev_gives_new_runs_the_new_version_and_old_ones_their_own() {
+    let model = model();
+    let project = project(&model);
+    let mut dev = Served::of(project.command(DEV));
+    let first = project.until_asked("buyer");
+    project.write("agents/buyer.md", &buyer("Second", "vault_write"));
+    let told = dev.until("agents/buyer.md changed: version ");
+    assert!(told.contains("runs under way keep theirs"), "{told}");
+    let second = project.until_asked("buyer");
+    let version = |run: &str| project.json(&["show", run, "--json"])["agent_version"].clone();
+    let (old, new) = (version(&first), version(&second));
+    assert_ne!(old, new);
+    assert!(told.contains(&new.as_str().unwrap()[..8]), "{told} {new}");
+    let key = format!("Bearer {}", local_key(&project));
+    let listed = dev
+        .ask("GET /v1/agents", &[("authorization", &key)], "")
+        .json();
+    let listed = listed["data"].as_array().unwrap().clone();
+    let buyer = listed
+        .iter()
+        .find(|agent| agent["name"] == "buyer")
+        .unwrap();
+    assert_eq!(buyer["version"], new);
+    for (run, prompt) in [(&first, "First."), (&second, "Second.")] {
+        project.say(&["approve", run, "--yes"], 0);
+        project.until(run, stands("completed"));
+        assert!(prompts(&model).last().unwrap().contains(prompt));
+    }
+    assert_eq!(version(&first), old);
+}
+
+#[test]
+fn dev_tells_what_is_wrong_and_what_is_right_again() {
+    let project = Project::new();
+    let mut dev = Served::of(project.command(DEV));
+    let talk = "---\ndescription: New.\nmodel: scripted/talk\ntools: [vault_list]\n---\nYou.\n";
+    project.write("agents/plain.md", talk);
+    dev.until("agents/plain.md changed");
+    let run = project.json(&["run", "plain", "milk", "--json"]);
+    assert_eq!(run["model"], "scripted/talk");
+    project.write("agents/plain.md", "---\ndescription: [\n---\n");
+    let told = dev.until("agents/plain.md:2:14: ");
+    assert!(told.contains("\"warn\""), "{told}");
+    let said = project.say(&["submit", "plain", "milk"], 2);
+    assert!(said.err.contains("agents/plain.md:2:14"), "{said:?}");
+    let key = format!("Bearer {}", local_key(&project));
+    let task = json!({ "agent": "plain", "input": "x" }).to_string();
+    let refused = dev.ask("POST /v1/runs", &[("authorization", &key)], &task);
+    assert!((400..500).contains(&refused.status), "{refused:?}");
+    // The others go on.
+    project.say(&["run", "talk", "milk"], 0);
+    project.write("agents/plain.md", talk);
+    dev.until("agents/plain.md is ready");
+    project.say(&["run", "plain", "milk"], 0);
+    std::fs::remove_file(project.path().join("agents/plain.md")).unwrap();
+    dev.until("agents/plain.md is gone");
+}
+
+#[test]
+fn everything_that_makes_an_agent_is_looked_at() {
+    let project = Project::new();
+    let agent =
+        "---\nmodel: scripted/plain\nskills: [style]\noutput: { schema: a.json }\n---\nYou.\n";
+    let skill = |what: &str| format!("---\nname: style\ndescription: {what}\n---\n");
+    project.write("agents/made.md", agent);
+    let mut dev = Served::of(project.command(DEV));
+    project.write("skills/style/SKILL.md", &skill("How."));
+    // Of its two problems one is left.
+    project.write("a.json", "{}");
+    dev.until("agents/made.md is ready");
+    project.write("a.json", "{ \"type\": \"object\" }");
+    dev.until("agents/made.md changed");
+    project.write("skills/style/SKILL.md", &skill("How it is done."));
+    dev.until("agents/made.md changed");
+    project.write("AGENTS.md", "Be kind.");
+    dev.until("AGENTS.md changed");
+    project.write(
+        ".claude/agents/theirs.md",
+        "---\nname: theirs\ncolor: red\n---\nYou.\n",
+    );
+    dev.until(".claude/agents/theirs.md is ready");
+    project.write("skills/style/SKILL.md", "nothing");
+    dev.until("skills/style/SKILL.md:1:1: ");
+}
+
+#[test]
+fn serve_keeps_what_it_began_with() {
+    let project = Project::new();
+    let served = Served::start(&project);
+    let key = format!("Bearer {}", local_key(&project));
+    let names = || {
+        let listed = served
+            .ask("GET /v1/agents", &[("authorization", &key)], "")
+            .json();
+        let listed = listed["data"].as_array().unwrap().clone();
+        listed
+            .iter()
+            .map(|agent| agent["name"].to_string())
+            .collect::<Vec<_>>()
+    };
+    let before = names();
+    project.write("agents/new.md", "---\n---\nYou.\n");
+    let run = project.submit("talk", "milk");
+    project.until(&run, stands("completed"));
+    assert_eq!(names(), before);
+}

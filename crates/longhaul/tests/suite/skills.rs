@@ -1,0 +1,171 @@
+//! Skills: what introduces itself well, what does not, and who gets them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use longhaul::skills::{self, Skills};
+
+use super::agents::{loaded_in, said, tree};
+
+const GOOD: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\nlicense: MIT\nmetadata: { author: us }\n---\nUse short names.\n";
+
+fn problems(skills: &Skills) -> Vec<String> {
+    skills.problems.iter().map(ToString::to_string).collect()
+}
+
+/// The problems of `skills/a/SKILL.md`, without its name.
+fn check(text: &str, expected: &[&str]) {
+    let (folder, _) = tree(&[("skills/a/SKILL.md", text.as_bytes())]);
+    let loaded = skills::load(folder.path(), Path::new(""));
+    let found = problems(&loaded);
+    let found: Vec<&str> = found
+        .iter()
+        .map(|line| line.strip_prefix("skills/a/SKILL.md:").unwrap())
+        .collect();
+    assert_eq!(found, expected, "{text}");
+    assert_eq!(loaded.broken.len(), usize::from(!expected.is_empty()));
+}
+
+#[test]
+fn a_skill_introduces_itself() {
+    check(
+        "---\nname: a\ndescription: x\nallowed-tools: Bash\nversion: 1\n---\n",
+        &[],
+    );
+    check(
+        "# A\n",
+        &["1:1: a skill begins with a line `---`, its name and description, and another `---`"],
+    );
+    check(
+        "---\nname: a\n---\n",
+        &["1:1: a skill needs a `description`: what it is good for, and when"],
+    );
+    check(
+        "---\ndescription: x\n---\n",
+        &["1:1: a skill needs a name: write `name: a`"],
+    );
+    check(
+        "---\nname: b\ndescription: x\n---\n",
+        &["2:7: the name `b` is not the folder's: rename the folder or write `name: a`"],
+    );
+    for name in ["A", "a_b", "-a", "a-", "a--b", &"a".repeat(65)] {
+        let why = format!(
+            "2:7: `{name}` is no name for a skill: use lower-case letters, digits and single hyphens, 64 at most"
+        );
+        check(
+            &format!("---\nname: {name}\ndescription: x\n---\n"),
+            &[&why],
+        );
+    }
+    let long = "x".repeat(1_025);
+    check(
+        &format!("---\nname: a\ndescription: {long}\n---\n"),
+        &["3:14: `description` is longer than 1024 letters"],
+    );
+    check(
+        "---\nname: a\ndescription: [x]\n---\n",
+        &["3:14: `description` is a list, write text"],
+    );
+    check(
+        "---\n- a\n---\n",
+        &["2:1: the front matter is no table: write `name:` and `description:`"],
+    );
+}
+
+#[test]
+fn the_project_s_skill_beats_claude_s() {
+    let files: &[(&str, &[u8])] = &[
+        ("skills/rust-style/SKILL.md", GOOD),
+        ("skills/empty/README.md", b"no skill"),
+        (
+            ".claude/skills/rust-style/SKILL.md",
+            b"---\ndescription: Theirs.\n---\n",
+        ),
+        (
+            ".claude/skills/other/SKILL.md",
+            b"---\ndescription: Theirs.\n---\n",
+        ),
+    ];
+    let (folder, _) = tree(files);
+    let found = skills::load(folder.path(), Path::new("here"));
+    assert_eq!(problems(&found), [""; 0]);
+    let said: Vec<String> = found
+        .skills
+        .iter()
+        .map(|one| format!("{}: {}", one.name, one.description))
+        .collect();
+    assert_eq!(
+        said,
+        ["other: Theirs.", "rust-style: How Rust is written here."]
+    );
+    assert_eq!(
+        found.notes[0].1,
+        "hidden by here/skills/rust-style/SKILL.md"
+    );
+}
+
+#[test]
+fn an_agent_gets_the_skills_that_it_names() {
+    let agent = |skills: &str| format!("---\nskills: {skills}\n---\nHello.");
+    let (folder, _) = tree(&[
+        ("skills/rust-style/SKILL.md", GOOD),
+        (
+            "skills/tests/SKILL.md",
+            b"---\nname: tests\ndescription: How to test.\n---\n",
+        ),
+        ("skills/broken/SKILL.md", b"nothing"),
+        ("agents/a.md", b"---\n---\n"),
+    ]);
+    let load = |skills: &str| {
+        fs::write(folder.path().join("agents/a.md"), agent(skills)).unwrap();
+        loaded_in(folder.path(), &[])
+    };
+    let names = |skills: &str| {
+        let loaded = load(skills);
+        assert_eq!(said(&loaded), [""; 0]);
+        let skills = loaded.agents[0].agent.skills.iter();
+        skills.map(|skill| skill.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("[tests]"), ["tests"]);
+    assert_eq!(names("[tests, rust-style]"), ["tests", "rust-style"]);
+    assert_eq!(names("\"*\""), ["rust-style", "tests"]);
+    assert_eq!(names("[\"*\"]"), ["rust-style", "tests"]);
+    let refused =
+        |skills: &str, why: &str| assert_eq!(said(&load(skills)), [format!("agents/a.md:2:{why}")]);
+    refused(
+        "[rust-stile]",
+        "10: unknown skill `rust-stile`, did you mean `rust-style`?",
+    );
+    refused(
+        "[broken]",
+        "10: the skill `broken` can't be used: mend its SKILL.md first",
+    );
+    refused(
+        "tests",
+        "9: `skills` is \"tests\", write a list such as `skills: [...]`",
+    );
+    // What introduces a skill is part of the version, what it says is not.
+    let version = || load("[tests]").agents[0].agent.version();
+    let before = version();
+    let write = |text: &str| fs::write(folder.path().join("skills/tests/SKILL.md"), text).unwrap();
+    write("---\nname: tests\ndescription: How to test.\n---\nMuch more.");
+    assert_eq!(version(), before);
+    write("---\nname: tests\ndescription: How to test well.\n---\n");
+    assert_ne!(version(), before);
+}
+
+#[test]
+fn no_link_leads_to_a_skill() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("SKILL.md"), GOOD).unwrap();
+    let (folder, _) = tree(&[("skills/a/SKILL.md", GOOD)]);
+    symlink(outside.path(), folder.path().join("skills/rust-style")).unwrap();
+    fs::create_dir(folder.path().join("skills/b")).unwrap();
+    symlink("../a/SKILL.md", folder.path().join("skills/b/SKILL.md")).unwrap();
+    let found = problems(&skills::load(folder.path(), Path::new("")));
+    for name in ["skills/rust-style", "skills/b/SKILL.md"] {
+        let why = format!("`{name}` is a link, and none is followed to a skill");
+        assert!(found.iter().any(|line| line.contains(&why)), "{found:?}");
+    }
+}
