@@ -111,5 +111,26 @@ impl Progress for Unheard {
 
 /// A call that did not do what it should: the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", self.words())]
 pub struct ToolFailure(pub String);
+
+/// Stands before the words of a failure whose outcome nobody knows: a letter that
+/// is for a program's own use, and that no text has.
+const NOBODY_KNOWS: char = '\u{fdd0}';
+
+impl ToolFailure {
+    /// The call may have happened, and the tool can't tell.
+    pub fn unknown(words: &str) -> Self {
+        Self(format!("{NOBODY_KNOWS}{words}"))
+    }
+
+    /// Whether nobody knows if the call has happened.
+    pub fn is_unknown(&self) -> bool {
+        self.0.starts_with(NOBODY_KNOWS)
+    }
+
+    /// What the model reads.
+    pub fn words(&self) -> &str {
+        self.0.trim_start_matches(NOBODY_KNOWS)
+    }
+}

@@ -130,7 +130,13 @@ async fn make(begun: Begun) -> Ended {
         biased;
         done = AssertUnwindSafe(work).catch_unwind() => match done {
             Ok(Ok(output)) => (ToolEnd::Completed, output),
-            Ok(Err(failure)) => (ToolEnd::Failed, ToolOutput::text(failure.0)),
+            Ok(Err(failure)) => {
+                let end = match failure.is_unknown() {
+                    true => lost(begun.class),
+                    false => ToolEnd::Failed,
+                };
+                (end, ToolOutput::text(failure.words()))
+            }
             Err(panic) => {
                 let words = format!("the tool panicked: {}", mishap::words(&*panic));
                 (ToolEnd::Failed, ToolOutput::text(words))
@@ -138,15 +144,20 @@ async fn make(begun: Begun) -> Ended {
         },
         () = begun.clock.sleep_until(until) => {
             let span = spoken(begun.timeout);
-            let end = match begun.class {
-                EffectClass::Pure | EffectClass::Keyed => ToolEnd::Failed,
-                // It may have happened; only a look or a person can tell.
-                EffectClass::Once | EffectClass::Session => ToolEnd::Unknown,
-            };
+            let end = lost(begun.class);
             (end, ToolOutput::text(format!("it took longer than {span} and was stopped")))
         }
     };
     Ended { call, end, output }
+}
+
+/// How a call ends that nobody heard the end of.
+const fn lost(class: EffectClass) -> ToolEnd {
+    match class {
+        EffectClass::Pure | EffectClass::Keyed => ToolEnd::Failed,
+        // It may have happened; only a look or a person can tell.
+        EffectClass::Once | EffectClass::Session => ToolEnd::Unknown,
+    }
 }
 
 /// A span as people say it.
@@ -250,5 +261,38 @@ mod tests {
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
         assert_eq!(done.load(Ordering::Relaxed), 1);
         assert!(hands.is_empty());
+    }
+
+    /// Can't say what came of it.
+    #[derive(Debug)]
+    struct Unsure(ToolCard);
+
+    #[async_trait]
+    impl Tool for Unsure {
+        fn card(&self) -> &ToolCard {
+            &self.0
+        }
+
+        async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+            Err(ToolFailure::unknown("its server is gone"))
+        }
+    }
+
+    #[test]
+    fn what_nobody_knows_is_in_doubt_only_where_it_must_not_be_repeated() {
+        for (class, end) in [
+            (EffectClass::Pure, ToolEnd::Failed),
+            (EffectClass::Keyed, ToolEnd::Failed),
+            (EffectClass::Once, ToolEnd::Unknown),
+            (EffectClass::Session, ToolEnd::Unknown),
+        ] {
+            let mut begun = begun(1, class, &Arc::default());
+            begun.tool = Arc::new(Unsure(begun.tool.card().clone()));
+            let mut hands = Hands::default();
+            hands.begin(begun);
+            let ended = hands.next().now_or_never().flatten().expect("it ends");
+            assert_eq!(ended.end, end, "{class:?}");
+            assert_eq!(ended.output, ToolOutput::text("its server is gone"));
+        }
     }
 }
