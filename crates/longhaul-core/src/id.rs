@@ -3,6 +3,7 @@
 //! Never: makes an id up. New ids are handed in by the caller, or derived from
 //! an id that exists and a time that was handed in.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::raw::Hash;
 use crate::time::Timestamp;
 
 /// What is wrong with a text that should be an id or a name.
@@ -270,6 +272,40 @@ name!(
     /// A tool's name as we call it.
     ToolName, "tool name"
 );
+/// The longest name of a tool that every wire takes, in letters.
+const WIRE_NAME_MAX: usize = 64;
+
+impl ToolName {
+    /// The name as models are told it: letters, digits, `_` and `-`, at most 64, and
+    /// no two alike. `mcp:server/tool` is `mcp__server__tool`; where letters are lost,
+    /// six digits of a hash stand for them.
+    pub fn wire(&self) -> Cow<'_, str> {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        if self.0.chars().all(fits) && self.0.len() <= WIRE_NAME_MAX {
+            return Cow::Borrowed(&self.0);
+        }
+        let parts = self
+            .0
+            .strip_prefix("mcp:")
+            .and_then(|rest| rest.split_once('/'));
+        let joined = match parts {
+            Some((server, tool)) => format!("mcp__{server}__{tool}"),
+            None => self.0.to_string(),
+        };
+        // Where the seam is must be seen, or `a/_b` would be `a_/b`.
+        let seam = |(server, tool): (&str, &str)| {
+            !server.contains("__") && !server.ends_with('_') && !tool.starts_with('_')
+        };
+        if parts.is_some_and(seam) && joined.chars().all(fits) && joined.len() <= WIRE_NAME_MAX {
+            return Cow::Owned(joined);
+        }
+        let hash = Hash::of(self.0.as_bytes()).to_string();
+        let plain = |letter: char| if fits(letter) { letter } else { '_' };
+        let cut: String = joined.chars().take(WIRE_NAME_MAX - 7).map(plain).collect();
+        Cow::Owned(format!("{cut}_{}", &hash[..6]))
+    }
+}
+
 name!(
     /// A key whose runs go strictly one after another.
     LaneKey, "lane"
@@ -389,5 +425,35 @@ impl<'de> Deserialize<'de> for CallId {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wire_takes_the_name_of_a_tool_and_no_two_are_alike() {
+        let long = format!("mcp:server/{}", "x".repeat(80));
+        let mut seen = std::collections::BTreeSet::new();
+        for (name, wire) in [
+            ("vault_read", "vault_read"),
+            ("mcp:github/list_issues", "mcp__github__list_issues"),
+            ("mcp:a/b__c", "mcp__a__b__c"),
+            ("mcp:a__b/c", "mcp__a__b__c_9747a7"),
+            ("mcp:a_/b", "mcp__a___b_3daec8"),
+            ("mcp:a/_b", "mcp__a___b_5bf847"),
+            ("mcp:a.b/c/d", "mcp__a_b__c_d_b3371a"),
+            ("a:b", "a_b_6783a3"),
+            (
+                &long,
+                "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80",
+            ),
+        ] {
+            let name = ToolName::new(name).unwrap();
+            assert_eq!(name.wire(), wire, "{name}");
+            assert!(name.wire().len() <= WIRE_NAME_MAX);
+            assert!(seen.insert(name.wire().into_owned()), "{name}");
+        }
     }
 }

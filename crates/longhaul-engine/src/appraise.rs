@@ -26,9 +26,9 @@ const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) fn appraise(capsule: &Capsule, call: &ToolCall) -> Appraisal {
     let name = ToolName::lossy(&call.name);
     let Some(equipped) = capsule.tool(&call.name) else {
-        let has: Vec<&str> = capsule
+        let has: Vec<_> = capsule
             .tools()
-            .map(|tool| tool.card().name.as_str())
+            .map(|tool| tool.card().name.wire())
             .collect();
         let has = if has.is_empty() {
             "none".to_owned()

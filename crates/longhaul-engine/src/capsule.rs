@@ -101,9 +101,12 @@ impl Capsule {
         named.or_else(|| self.models.first())
     }
 
-    /// The tool under this name, if the run may use it.
+    /// The tool under this name, ours or the one that models are told, if the run
+    /// may use it.
     pub(crate) fn tool(&self, name: &str) -> Option<&Equipped> {
-        self.tools.get(name)
+        let told = |equipped: &&Equipped| equipped.card().name.wire() == name;
+        let known = self.tools.get(name);
+        known.or_else(|| self.tools.values().find(told))
     }
 
     /// Every tool that the run may use.

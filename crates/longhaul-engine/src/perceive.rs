@@ -93,7 +93,7 @@ fn table(capsule: &Capsule) -> String {
     let rows = capsule.tools().map(|equipped| {
         let card = equipped.card();
         json!({
-            "name": card.name,
+            "name": card.name.wire(),
             "description": card.description,
             "schema": card.schema,
         })
