@@ -71,5 +71,9 @@ mod tests {
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
             Err("fuel"),
         );
+        check(
+            "{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
+            Err("recursion"),
+        );
     }
 }

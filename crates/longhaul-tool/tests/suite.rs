@@ -7,5 +7,6 @@ mod suite {
     mod kit;
     mod memory;
     mod typed;
+    mod skill;
     mod vault;
 }

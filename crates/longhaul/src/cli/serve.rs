@@ -15,7 +15,8 @@ const EXAMPLES: &str = "Examples:
   curl -H \"Authorization: Bearer $LONGHAUL_KEY\" http://127.0.0.1:4180/v1/runs
 
 SIGTERM or Ctrl-C lets every run go at its next fact; a second one cuts off what still runs.
-Whatever happens, runs go on from their last fact when it starts again.";
+Whatever happens, runs go on from their last fact when it starts again.
+Agents, skills and rules are read once, at the start: start it again after a change.";
 
 /// Serves and drives.
 #[derive(Debug, Args)]

@@ -80,7 +80,38 @@ fn the_binary_lists_checks_and_shows() {
     assert!(run(&below, &["agents"], 0).0.contains("tidy"));
 }
 
-const SHOWN: &str = "";
+/// The agent of the contract, as people are shown it.
+const SHOWN: &str = "\
+name        implement
+file        agents/implement.md
+source      project
+version     VERSION
+about       Implements an approved plan in a sandboxed clone.
+model       anthropic/claude-sonnet-4-5
+idle model  moonshot/kimi-k2-0905-chat
+tools       read_file, edit_file, mcp:github
+skills      rust-style
+context     recipient
+max turns   120
+budget      usd 10, active time 4h, warned at 90 %
+retry       retries 1, ended after 4h
+sandbox     walled, provider local, network none, stopped when idle for 2m, volume repo-cache at /data, with .env
+guards      stopped after 16 identical calls
+keep open   1h
+in doubt    a person is asked
+result      asks \"Is this result good?\"
+lane        repo:{{ input.repo }}
+perception  ./look, once a run
+output      {\"type\":\"object\"}
+rules       those of AGENTS.md, 8 bytes
+rule        git_push: asks \"Push the branch\", for 1d, then no, reminds after 2h
+rule        shell rm -rf *: denied, use the trash
+effect      shell cargo *: pure
+event       idle_tick: You have a moment to yourself. What do you do?
+event       player_proximity: A player named {{ actor.name }} has approached.
+
+The system prompt, a Jinja template over `input`, `context`, `perception`, `memory`.
+";
 
 fn agent_version(folder: &Path, name: &str) -> String {
     let (out, _) = run(folder, &["agents", "show", name, "--json"], 0);

@@ -52,20 +52,33 @@ fn cut(path: &Path) -> Vec<Block> {
     blocks
 }
 
-/// An agent's name stands in its front matter.
-fn check_agent(block: &Block) {
+/// The name that stands in a front matter.
+fn name(block: &Block) -> &str {
+    let mut lines = block.text.lines();
+    let name = lines.find_map(|line| line.strip_prefix("name: "));
+    name.unwrap_or("unnamed")
+}
+
+/// An agent, in the folder of those who read it.
+fn check_agent(block: &Block, among: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let name = block
-        .text
-        .lines()
-        .find_map(|line| line.strip_prefix("name: "));
-    let name = name.unwrap_or("unnamed");
-    std::fs::create_dir(folder.path().join("agents")).expect("a folder");
-    let file = folder.path().join(format!("agents/{name}.md"));
+    let name = name(block);
+    std::fs::create_dir_all(folder.path().join(among)).expect("a folder");
+    let file = folder.path().join(format!("{among}/{name}.md"));
     std::fs::write(file, &block.text).expect("a file");
     let output = crate::suite::front::longhaul_in(folder.path(), &["agents", "check", name], &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{}: {said}", block.place);
+}
+
+fn check_skill(block: &Block) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let skill = folder.path().join("skills").join(name(block));
+    std::fs::create_dir_all(&skill).expect("a folder");
+    std::fs::write(skill.join("SKILL.md"), &block.text).expect("a file");
+    let loaded = longhaul::skills::load(folder.path(), Path::new(""));
+    assert_eq!(loaded.problems, [], "{}", block.place);
+    assert_eq!(loaded.skills.len(), 1, "{}", block.place);
 }
 
 fn check_settings(block: &Block) {
@@ -100,7 +113,9 @@ fn every_block_of_the_documents_is_taken() {
         match block.language.as_str() {
             // Commands, trees and pictures.
             "" => {}
-            "markdown" => check_agent(&block),
+            "markdown" => check_agent(&block, "agents"),
+            "markdown claude" => check_agent(&block, ".claude/agents"),
+            "markdown skill" => check_skill(&block),
             "toml" => check_settings(&block),
             "json" => check_servers(&block),
             "yaml" => drop(Script::parse(&block.place, &block.text).expect("a script")),

@@ -261,7 +261,7 @@ fn ruled(rule: &GateRule) -> String {
             let more = joined(&[
                 ("approvers", count),
                 ("", other.to_owned()),
-                ("reminds every", time(rule.remind)),
+                ("reminds after", time(rule.remind)),
             ]);
             let more = if more.is_empty() {
                 more
