@@ -12,18 +12,14 @@ use longhaul_run::input::Perceived;
 use serde_json::{Value, json};
 
 use crate::capsule::Capsule;
+use crate::compactor::compactor;
 use crate::error::Error;
 use crate::ports::Ports;
+use crate::recollect::{MESSAGES_MAX, TOKENS_MAX, recollect};
 use crate::template;
 
 /// A text that is longer is kept once for all runs that say the same.
 const INLINE_BYTES_MAX: usize = 1_024;
-
-/// So many messages of a thread are looked at.
-const MEMORY_MESSAGES_MAX: usize = 50;
-
-/// So many bytes of them are shown: 2,000 tokens of four bytes.
-const MEMORY_BYTES_MAX: u64 = 8_000;
 
 /// Looks at the world and makes the prompt; the error is a sentence that says
 /// what is missing.
@@ -71,6 +67,7 @@ pub(crate) async fn perceive(
         tools,
         opening,
         fallbacks: names.collect(),
+        compactor: compactor(&*ports.models, &ask),
         model: ask.model,
         tariff,
         blobs,
@@ -116,20 +113,8 @@ async fn remember(ports: &Ports, run: &Run) -> Result<Vec<Message>, Error> {
     let Some(thread) = &run.task().thread else {
         return Ok(Vec::new());
     };
-    let mut messages = ports.shelves.thread(thread, MEMORY_MESSAGES_MAX).await?;
-    let mut bytes = 0;
-    let fits = messages.iter().rev().take_while(|message| {
-        bytes += message.bytes();
-        bytes <= MEMORY_BYTES_MAX
-    });
-    let from = messages.len() - fits.count();
-    messages.drain(..from);
-    let begins = messages
-        .iter()
-        .position(|message| matches!(message, Message::User(_)))
-        .unwrap_or(messages.len());
-    messages.drain(..begins);
-    Ok(messages)
+    let messages = ports.shelves.thread(thread, MESSAGES_MAX).await?;
+    Ok(recollect(messages, TOKENS_MAX))
 }
 
 /// A message of the thread for templates.

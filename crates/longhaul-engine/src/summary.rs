@@ -2,16 +2,31 @@
 //! stands in its place.
 //!
 //! Never: throws words away. The journal keeps all of them; only what the model
-//! is shown gets shorter. The task itself is kept word for word.
+//! is shown gets shorter. What people said is kept word for word, and identifiers
+//! that a summary lost are added to it by us.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use longhaul_core::message::{Message, Part};
+use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 use longhaul_core::port::model::Ask;
 use longhaul_core::raw::Body;
 
+use crate::mention::{Kind, mentions, within};
+
 /// So many of the newest messages are kept as they are.
 const KEPT: usize = 6;
+/// So much of a result is shown to whoever sums up.
+const RESULT_BYTES_MAX: usize = 8 * 1_024;
+/// So much of what people said is kept word for word, the newest of it.
+const SAID_BYTES_MAX: usize = 32 * 1_024;
+/// So many bytes of lost identifiers are added.
+const MENTIONED_BYTES_MAX: usize = 2 * 1_024;
+/// A summary that is shorter than this is never too long.
+const SHORT_BYTES: u64 = 4 * 1_024;
+
+/// The tool whose results are a person's words.
+const ASK_HUMAN: &str = "ask_human";
 
 const SUM_UP: &str = "[longhaul] The conversation no longer fits the model's window. Sum up all \
     of it so far, so that the work can go on from your summary alone. Keep word for word: the \
@@ -19,11 +34,27 @@ const SUM_UP: &str = "[longhaul] The conversation no longer fits the model's win
     may still be needed, every question that is open. Say what is done, what was found and what \
     is left. Do not use a tool.";
 
+/// What begins a message of the runtime's own.
+const OURS: &str = "[longhaul]";
+const SAID: &str = "[longhaul] What people said on the way, word for word:";
 const SUMMARY: &str = "[longhaul] A summary of what was said and done since:\n\n";
+const MENTIONED: &str = "[longhaul] Also mentioned, word for word:";
+
+/// A conversation, and where it is cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut<'a> {
+    /// What the run was asked.
+    pub(crate) asked: Option<&'a Message>,
+    /// What is summed up.
+    pub(crate) dropped: &'a [Arc<Message>],
+    /// What is kept as it is.
+    pub(crate) kept: &'a [Arc<Message>],
+}
 
 /// The question for a summary of this conversation.
 pub(crate) fn question(ask: Ask) -> Ask {
-    let mut shown: Vec<Arc<Message>> = ask.messages[..older(&ask.messages)].to_vec();
+    let older = &ask.messages[..older(&ask.messages)];
+    let mut shown: Vec<Arc<Message>> = older.iter().map(shortened).collect();
     shown.push(Arc::new(Message::user(SUM_UP)));
     Ask {
         messages: Arc::new(shown),
@@ -32,37 +63,242 @@ pub(crate) fn question(ask: Ask) -> Ask {
     }
 }
 
+/// A message with long results cut in their middle: whoever sums up must be able
+/// to read the whole conversation.
+fn shortened(message: &Arc<Message>) -> Arc<Message> {
+    let Message::Results(results) = &**message else {
+        return Arc::clone(message);
+    };
+    let is_long = |part: &Part| matches!(part, Part::Text(text) if text.len() > RESULT_BYTES_MAX);
+    let mut results = results.clone();
+    for result in &mut results {
+        for part in result.content.iter_mut().filter(|part| is_long(part)) {
+            if let Part::Text(text) = part {
+                *text = middle_cut(text).into();
+            }
+        }
+    }
+    Arc::new(Message::Results(results))
+}
+
+fn middle_cut(text: &str) -> String {
+    let head = within(text, RESULT_BYTES_MAX * 3 / 4);
+    let from = text.ceil_char_boundary(text.len() - RESULT_BYTES_MAX / 4);
+    let left = from - head.len();
+    format!(
+        "{head}\n[... {left} bytes are left out here ...]\n{}",
+        &text[from..]
+    )
+}
+
 /// The words of the model that a summary was made of.
 pub(crate) fn told(summary: &[Message]) -> String {
     let Some(Message::User(parts)) = summary.first() else {
         return String::new();
     };
-    match parts.last() {
-        Some(Part::Text(text)) => text.strip_prefix(SUMMARY).unwrap_or(text).to_owned(),
-        Some(Part::Image(_)) | None => String::new(),
-    }
+    let told = texts(parts).find_map(|text| text.strip_prefix(SUMMARY));
+    told.unwrap_or_default().to_owned()
 }
 
 /// How many messages are summed up: all but the newest, and never between a
 /// call and its result.
 pub(crate) fn older(messages: &[Arc<Message>]) -> usize {
-    let mut until = messages
-        .len()
-        .saturating_sub(KEPT)
-        .max(messages.len().min(1));
-    while until < messages.len() && matches!(*messages[until], Message::Results(_)) {
+    let count = messages.len();
+    let mut until = count.saturating_sub(KEPT).max(count.min(1));
+    let bytes = |some: &[Arc<Message>]| some.iter().map(|message| message.bytes()).sum::<u64>();
+    let all = bytes(messages);
+    let mut tail = bytes(&messages[until..]);
+    // If most of it is the newest, keeping that would leave little gained.
+    while until < count && tail * 5 > all * 3 {
+        tail -= messages[until].bytes();
+        until += 1;
+    }
+    while until < count && matches!(*messages[until], Message::Results(_)) {
         until += 1;
     }
     until
 }
 
-/// One message that stands for all that was summed up, the task first.
-pub(crate) fn summary(first: Option<&Message>, text: &str) -> Message {
-    let mut parts = match first {
-        Some(Message::User(parts)) => parts.clone(),
-        Some(Message::Assistant(_) | Message::Results(_)) | None => Vec::new(),
-    };
-    let text = format!("{SUMMARY}{text}");
-    parts.push(Part::Text(text.into()));
-    Message::User(parts)
+/// One message that stands for all that was summed up, the task first; none: it
+/// would be no gain.
+pub(crate) fn summary(cut: Cut<'_>, text: &str) -> Result<Message, &'static str> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the summary is empty");
+    }
+    let mut parts = goal(cut);
+    if let Some(said) = said(cut) {
+        parts.push(Part::Text(said.into()));
+    }
+    parts.push(Part::Text(format!("{SUMMARY}{text}").into()));
+    if let Some(lost) = mentioned(cut, &parts) {
+        parts.push(Part::Text(lost.into()));
+    }
+    let summary = Message::User(parts);
+    let before: u64 = cut.dropped.iter().map(|message| message.bytes()).sum();
+    if summary.bytes() >= before && summary.bytes() > SHORT_BYTES {
+        return Err("the summary is longer than what it stands for");
+    }
+    Ok(summary)
 }
+
+/// What the run was asked, if that was summed up.
+fn goal(cut: Cut<'_>) -> Vec<Part> {
+    let (place, first) = match origin(cut) {
+        Some(origin) => origin,
+        None => return Vec::new(),
+    };
+    let Message::User(parts) = &**first else {
+        return Vec::new();
+    };
+    let is_goal = |part: &&Part| place > 0 || !is_ours(part);
+    parts.iter().take_while(is_goal).cloned().collect()
+}
+
+/// The message that says what the run was asked, and its place. After a summary
+/// that is the summary itself.
+fn origin(cut: Cut<'_>) -> Option<(usize, &Arc<Message>)> {
+    let first = cut.dropped.first()?;
+    if is_summary(first) {
+        return Some((0, first));
+    }
+    let mut places = cut.dropped.iter().enumerate();
+    let asked = cut.asked;
+    let named = places.find(|(_, message)| asked.is_some_and(|asked| ***message == *asked));
+    named.or_else(|| match asked {
+        // It is among what is kept.
+        Some(asked) if cut.kept.iter().any(|message| **message == *asked) => None,
+        Some(_) | None => Some((0, first)),
+    })
+}
+
+fn is_summary(message: &Message) -> bool {
+    matches!(message, Message::User(parts) if texts(parts).any(|text| text.starts_with(SUMMARY)))
+}
+
+fn is_ours(part: &Part) -> bool {
+    matches!(part, Part::Text(text) if text.starts_with(OURS))
+}
+
+/// What people said after the task: messages on the way, and answers to questions.
+fn said(cut: Cut<'_>) -> Option<String> {
+    let (place, first) = match origin(cut) {
+        Some((place, first)) => (place + 1, Some(first)),
+        None => (0, None),
+    };
+    let mut said: Vec<String> = Vec::new();
+    // What an earlier summary kept is kept again.
+    if let Some(Message::User(parts)) = first.map(|first| &**first) {
+        let before = texts(parts).filter_map(|text| text.strip_prefix(SAID));
+        said.extend(before.map(|text| text.trim().to_owned()));
+    }
+    let rest = cut.dropped.get(place..).unwrap_or_default();
+    for (at, message) in rest.iter().enumerate() {
+        match &**message {
+            Message::User(parts) => {
+                let words = texts(parts).filter(|text| !text.starts_with(OURS));
+                said.extend(words.map(|text| format!("- {text}")));
+            }
+            Message::Assistant(reply) => {
+                if let Some(Message::Results(results)) = rest.get(at + 1).map(|next| &**next) {
+                    said.extend(answers(reply, results));
+                }
+            }
+            Message::Results(_) => {}
+        }
+    }
+    let mut bytes = 0;
+    let fits = said.iter().rev().take_while(|text| {
+        bytes += text.len() + 1;
+        bytes <= SAID_BYTES_MAX
+    });
+    let from = said.len() - fits.count();
+    let kept = said.get(from..).filter(|kept| !kept.is_empty())?;
+    Some(format!("{SAID}\n\n{}", kept.join("\n")))
+}
+
+/// The questions of a reply to a person, each with its answer.
+fn answers(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
+    let pairs = reply.calls().zip(results);
+    let asked = pairs.filter(|(call, _)| call.name == ASK_HUMAN);
+    let told = asked.map(|(call, result)| {
+        let input = call.input.value();
+        let question = input["question"].as_str().unwrap_or_default();
+        let answer: Vec<&str> = texts(&result.content).collect();
+        format!("- asked {question:?}: {}", answer.join("\n"))
+    });
+    told.collect()
+}
+
+/// The identifiers that stand nowhere any more, the newest first: those that were
+/// talked about before those that only stood in results.
+fn mentioned(cut: Cut<'_>, parts: &[Part]) -> Option<String> {
+    let shown: Vec<&str> = texts(parts).collect();
+    let mut known: HashSet<String> = HashSet::new();
+    for message in cut.kept {
+        for kind in [Source::Talk, Source::Results] {
+            known.extend(of_message(message, kind));
+        }
+    }
+    let mut list = String::new();
+    for source in [Source::Talk, Source::Results] {
+        for message in cut.dropped.iter().rev() {
+            for mention in of_message(message, source) {
+                let stands = shown.iter().any(|text| text.contains(&mention));
+                if stands || !known.insert(mention.clone()) {
+                    continue;
+                }
+                if list.len() + mention.len() + 3 > MENTIONED_BYTES_MAX {
+                    return Some(format!("{MENTIONED}\n{list}"));
+                }
+                list.push_str("\n- ");
+                list.push_str(&mention);
+            }
+        }
+    }
+    (!list.is_empty()).then(|| format!("{MENTIONED}\n{list}"))
+}
+
+/// Where in a message identifiers are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Talk,
+    Results,
+}
+
+fn of_message(message: &Message, source: Source) -> Vec<String> {
+    match (message, source) {
+        (Message::User(parts), Source::Talk) => {
+            let texts = texts(parts);
+            texts.flat_map(|text| mentions(text, Kind::Prose)).collect()
+        }
+        (Message::Assistant(reply), Source::Talk) => {
+            let blocks = reply.blocks.iter();
+            blocks.flat_map(of_block).collect()
+        }
+        (Message::Results(results), Source::Results) => {
+            let texts = results.iter().flat_map(|result| texts(&result.content));
+            texts.flat_map(|text| mentions(text, Kind::Data)).collect()
+        }
+        (Message::Results(_), Source::Talk)
+        | (Message::User(_) | Message::Assistant(_), Source::Results) => Vec::new(),
+    }
+}
+
+fn of_block(block: &Block) -> Vec<String> {
+    match block {
+        Block::Text(words) => mentions(&words.text, Kind::Prose),
+        Block::ToolCall(call) => mentions(call.input.as_str(), Kind::Data),
+        Block::Thinking(_) | Block::Other(_) => Vec::new(),
+    }
+}
+
+fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        Part::Image(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ mod suite {
     mod house;
     mod kill;
     mod late;
+    mod memory;
     mod output;
     mod passes;
     mod recover;

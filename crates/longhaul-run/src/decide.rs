@@ -108,6 +108,7 @@ fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
             model: seen.model,
             fallbacks: seen.fallbacks,
             tariff: seen.tariff,
+            compactor: seen.compactor,
         })))?;
         seen.blobs
             .into_iter()

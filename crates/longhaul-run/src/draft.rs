@@ -56,12 +56,9 @@ impl<'a> Draft<'a> {
                 .iter()
                 .skip(compacted.replaced);
             let kept: u64 = kept.map(|message| message.bytes()).sum();
-            self.control.bytes = kept
-                + compacted
-                    .summary
-                    .iter()
-                    .map(longhaul_core::message::Message::bytes)
-                    .sum::<u64>();
+            let summary = compacted.summary.iter();
+            let summary: u64 = summary.map(longhaul_core::message::Message::bytes).sum();
+            self.control.shortened_to(kept + summary);
         }
         self.batch.events.push(event);
         Ok(())

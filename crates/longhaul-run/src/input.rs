@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use longhaul_core::change::Blob;
+use longhaul_core::event::run::Compactor;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::event::turn::Appraisal;
 use longhaul_core::failure::Failure;
@@ -95,6 +96,8 @@ pub struct Perceived {
     pub fallbacks: Vec<String>,
     /// What the dearest model of the list charges.
     pub tariff: Tariff,
+    /// Who sums up what no longer fits; none: the run's own model.
+    pub compactor: Option<Compactor>,
     /// Contents that prompt and table name by hash.
     pub blobs: Vec<Blob>,
 }

@@ -103,7 +103,7 @@ fn ask(run: &Run, asking: &Asking) -> Ask {
         run: run.id,
         turn: asking.turn,
         attempt: asking.attempt,
-        model: run.transcript.model().to_owned(),
+        model: asking.asks(run.transcript.model()).to_owned(),
         system: run.transcript.system().clone(),
         tools: run.transcript.tools().clone(),
         messages: Arc::clone(run.transcript.messages()),

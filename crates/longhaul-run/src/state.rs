@@ -110,7 +110,7 @@ impl Run {
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.compact(compacted);
-            self.control.bytes = self.transcript.bytes();
+            self.control.shortened_to(self.transcript.bytes());
         }
         if let Event::TurnCompleted(done) = &entry.event {
             self.tools_called

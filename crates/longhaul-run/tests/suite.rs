@@ -17,6 +17,7 @@ mod suite {
     mod lifecycle;
     mod policies;
     mod refusals;
+    mod shorten;
     mod steers;
     mod strict;
     mod world;

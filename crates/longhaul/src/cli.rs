@@ -32,6 +32,7 @@ mod ls;
 mod mark;
 mod mcp;
 mod me;
+mod memory;
 mod mock_model;
 mod models;
 mod name;
@@ -133,6 +134,8 @@ enum Command {
     Mcp(mcp::Mcp),
     /// What this project would run on its own, and whether you have looked at it
     Trust(trust::Trust),
+    /// What agents remember, and how it is removed
+    Memory(memory::Memory),
     /// Who may come in over HTTP, and as what
     Keys(keys::Keys),
     /// What is set, by whom, and where it is read
@@ -180,6 +183,7 @@ impl Cli {
             Command::Models(models) => models.run(),
             Command::Mcp(mcp) => mcp.run(),
             Command::Trust(trust) => trust.run(),
+            Command::Memory(memory) => memory.run(),
             Command::Keys(keys) => keys.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),

@@ -25,6 +25,7 @@ mod suite {
     mod mcp_cli;
     mod mcp_cli_file;
     mod mcp_cli_supplies;
+    mod memory_cli;
     mod mock_model;
     mod models_cli;
     mod ollama;

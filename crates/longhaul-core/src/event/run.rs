@@ -46,6 +46,18 @@ pub struct RunPerceived {
     pub fallbacks: Vec<String>,
     /// What the dearest model of the list charges.
     pub tariff: Tariff,
+    /// Who sums up what no longer fits; none: the run's own model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compactor: Option<Compactor>,
+}
+
+/// A model that sums up conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compactor {
+    /// As `provider/model`.
+    pub model: String,
+    /// What it charges, and how much it can read.
+    pub tariff: Tariff,
 }
 
 /// Why it rests.

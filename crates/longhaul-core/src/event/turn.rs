@@ -27,6 +27,9 @@ pub struct TurnStarted {
     pub hold: Hold,
     /// The longest reply that the hold pays for.
     pub max_tokens: u64,
+    /// The model that is asked, where it is not the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// What a model's call is for.

@@ -1,29 +1,66 @@
-//! Asks for a summary of a conversation that no longer fits.
+//! Asks for a summary of a conversation that fills the window.
 //!
-//! Never: decides what a summary is.
+//! Never: decides what a summary is, or takes one that is no gain: then the
+//! conversation stays as it is, and the journal says why.
 
-use longhaul_core::port::model::Ask;
+use std::sync::Arc;
+
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::message::{Message, StopReason};
+use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::time::Millis;
 use longhaul_run::Input;
 use longhaul_run::input::Compacted;
 
 use crate::drive::desk::Desk;
 use crate::drive::think::ask_model;
 use crate::error::Error;
-use crate::summary::{older, question, summary};
+use crate::summary::{Cut, older, question, summary};
 
 /// Asks for a summary. None: the run is not ours any more.
 pub(super) async fn compact(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
-    let replaced = older(&ask.messages);
-    let first = ask.messages.first().cloned();
+    let messages = Arc::clone(&ask.messages);
+    let asked = desk.ledger.run().transcript().asked().cloned();
     let (heard, active) = ask_model(desk, question(ask)).await?;
     Ok(heard.told(active, |answered| {
-        Some(Input::Compacted(Box::new(Compacted {
+        Some(made(&messages, asked.as_ref(), (answered, active)))
+    }))
+}
+
+/// What a summary makes of the conversation.
+fn made(
+    messages: &[Arc<Message>],
+    asked: Option<&Message>,
+    (answered, active): (Answered, Millis),
+) -> Input {
+    let replaced = older(messages);
+    let (dropped, kept) = messages.split_at(replaced);
+    let cut = Cut {
+        asked,
+        dropped,
+        kept,
+    };
+    let made = match answered.stop {
+        StopReason::Refusal => Err("the model declined to sum it up"),
+        StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::MaxTokens
+        | StopReason::PauseTurn
+        | StopReason::Other(_) => summary(cut, &answered.reply.text()),
+    };
+    match made {
+        Ok(summary) => Input::Compacted(Box::new(Compacted {
             replaced,
-            summary: vec![summary(first.as_deref(), &answered.reply.text())],
+            summary: vec![summary],
             usage: answered.usage,
             cost: answered.cost,
             model: answered.model,
             active,
-        })))
-    }))
+        })),
+        Err(why) => {
+            let mut failure = Failure::new(FailureClass::Refused, why);
+            failure.usage = Some(answered.usage);
+            Input::ModelFailed { failure, active }
+        }
+    }
 }

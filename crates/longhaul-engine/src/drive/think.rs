@@ -15,9 +15,11 @@ use longhaul_run::input::Replied;
 use std::sync::Arc;
 
 use crate::appraise::appraise;
+use crate::capsule::Capsule;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
+use crate::ports::{Found, Models};
 
 /// What came of a question.
 pub(super) enum Heard {
@@ -94,7 +96,7 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         return Ok(Heard::Gone);
     }
     let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
-    let Some(found) = capsule.model(&ask.model) else {
+    let Some(found) = found(&capsule, &*desk.ports.models, &ask.model) else {
         return Ok(Heard::Gone);
     };
     let question = AssertUnwindSafe(found.model.reply(&ask, &ear)).catch_unwind();
@@ -116,6 +118,14 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         First::Cut(Cut::Interrupted) => cut_off(&*found.model, &ask, ear.text()),
         First::Cut(Cut::Lost) => Heard::Gone,
     })
+}
+
+/// The model that is asked: one of the run's own, or who sums up for it.
+fn found(capsule: &Capsule, models: &dyn Models, name: &str) -> Option<Found> {
+    let own = capsule.models().iter().find(|found| found.name == name);
+    let own = own.cloned();
+    own.or_else(|| models.find(Some(name)).ok())
+        .or_else(|| capsule.model(name).cloned())
 }
 
 fn stopped() -> Failure {

@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) lines: Vec<Line>,
     hands: Vec<Hand>,
     clock: Option<SimClock>,
+    window: Option<u64>,
+    helper: Option<Vec<Line>>,
 }
 
 /// A plan with these lines for the model.
@@ -71,6 +73,8 @@ pub(crate) fn plan(lines: impl IntoIterator<Item = Line>) -> Plan {
         lines: lines.into_iter().collect(),
         hands: Vec::new(),
         clock: None,
+        window: None,
+        helper: None,
     }
 }
 
@@ -87,6 +91,18 @@ impl Plan {
     /// With an agent that is a little different.
     pub(crate) fn agent(mut self, change: impl FnOnce(&mut Agent)) -> Self {
         change(&mut self.agent);
+        self
+    }
+
+    /// With a model into whose window so many tokens fit.
+    pub(crate) fn narrow(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
+        self
+    }
+
+    /// With a second model that sums up, and a first that is not played back.
+    pub(crate) fn helped_by(mut self, lines: impl IntoIterator<Item = Line>) -> Self {
+        self.helper = Some(lines.into_iter().collect());
         self
     }
 
@@ -110,8 +126,17 @@ impl Plan {
         let store = Arc::new(Shaky::new(behind));
         let actor = Arc::new(Actor::default());
         actor.learn(self.lines);
+        if let Some(tokens) = self.window {
+            actor.narrow(tokens);
+        }
+        let helper = self.helper.map(|lines| {
+            let helper = Arc::new(Actor::default());
+            helper.learn(lines);
+            helper
+        });
         let models = Arc::new(Shelf {
             actor: actor.clone(),
+            helper,
             gone: Mutex::default(),
         });
         let paging = ReadOutput::new(store.clone(), store.clone()).unwrap();
@@ -160,17 +185,23 @@ impl Plan {
 #[derive(Debug)]
 pub(crate) struct Shelf {
     actor: Arc<Actor>,
+    /// Who sums up.
+    pub(crate) helper: Option<Arc<Actor>>,
     /// What is missing.
     pub(crate) gone: Mutex<Option<&'static str>>,
 }
 
 impl Models for Shelf {
-    fn find(&self, _name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, name: Option<&str>) -> Result<Found, String> {
         if let Some(sentence) = *self.gone.lock().unwrap() {
             return Err(sentence.to_owned());
         }
-        let name = "scripted/actor".to_owned();
-        let model = self.actor.clone();
+        let (name, model) = match (&self.helper, name) {
+            (Some(helper), Some("compact" | "other/helper")) => ("other/helper", helper),
+            (Some(_), _) => ("other/actor", &self.actor),
+            (None, _) => ("scripted/actor", &self.actor),
+        };
+        let (name, model) = (name.to_owned(), model.clone());
         Ok(Found { name, model })
     }
 }

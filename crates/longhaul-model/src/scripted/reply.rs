@@ -19,6 +19,9 @@ pub(crate) const DIALECT: &str = "scripted";
 /// In so many pieces, at most, is a text spoken.
 const PIECES_MAX: usize = 4;
 
+/// A script reads nothing, so nothing is too long for it.
+const WINDOW_TOKENS: u64 = 1 << 40;
+
 /// What a scripted model charges: nothing, and that is known.
 const FREE: Price = Price {
     input: 0,
@@ -95,6 +98,7 @@ pub(crate) fn stop(reply: &Reply) -> StopReason {
 pub(crate) fn tariff(ask: &Ask) -> Tariff {
     let tariff = Tariff {
         price: Some(FREE),
+        window_tokens: WINDOW_TOKENS,
         ..Tariff::default()
     };
     let fixed = ask.system.size().saturating_add(ask.tools.size());

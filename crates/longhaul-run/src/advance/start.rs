@@ -5,6 +5,7 @@
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
+use longhaul_core::event::run::Compactor;
 use longhaul_core::event::turn::{Purpose, TurnStarted};
 use longhaul_core::event::world::{BudgetReached, BudgetWarned};
 use longhaul_core::policy::budget::Cap;
@@ -16,10 +17,13 @@ use crate::advance::go::Go;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::control::Control;
-use crate::state::stage::Stage;
+use crate::state::stage::{Stage, Thinking};
 
 /// A reply that may have fewer tokens than this is not worth asking for.
 const REPLY_TOKENS_MIN: u64 = 1_024;
+
+/// The longest summary that is paid for.
+const SUMMARY_TOKENS_MAX: u64 = 16_384;
 
 pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, Refusal> {
     if let Some(max) = draft.control.policy.max_turns
@@ -40,7 +44,15 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         return Ok(Go::On);
     };
     let attempt = thinking.tries + 1;
-    let tariff = draft.control.tariff;
+    let helper = match purpose {
+        Purpose::Think => None,
+        Purpose::Compact => helper(&draft.control, thinking),
+    };
+    let mut tariff = helper.map_or(draft.control.tariff, |helper| helper.tariff);
+    if purpose == Purpose::Compact {
+        tariff.max_output_tokens = tariff.max_output_tokens.min(SUMMARY_TOKENS_MAX);
+    }
+    let model = helper.map(|helper| helper.model.clone());
     // Providers refuse a question whose longest reply does not fit into the window.
     let room = tariff.window_tokens;
     let room = room.saturating_sub(tariff.input_tokens(draft.control.bytes));
@@ -71,9 +83,21 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         purpose,
         hold,
         max_tokens,
+        model,
     }))?;
     draft.change(Change::Hold(hold));
     Ok(Go::Stop)
+}
+
+/// Who sums the conversation up in the place of the run's own model: it must be
+/// able to read all of it.
+fn helper<'a>(control: &'a Control, thinking: &Thinking) -> Option<&'a Compactor> {
+    let helper = control.compactor.as_deref();
+    helper.filter(|helper| {
+        let needs = helper.tariff.input_tokens(control.bytes);
+        !thinking.unhelped
+            && needs.saturating_add(SUMMARY_TOKENS_MAX) <= helper.tariff.window_tokens
+    })
 }
 
 /// The cap of this run alone that is used up.

@@ -2,6 +2,8 @@
 //!
 //! Never: decides.
 
+use std::sync::Arc;
+
 use longhaul_core::event::run::{
     RunAsked, RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunFailed, RunPerceived,
     RunRetried, RunRetryScheduled, RunWaiting,
@@ -32,6 +34,7 @@ impl Control {
             return Err("the world is looked at once");
         }
         self.tariff = data.tariff;
+        self.compactor = data.compactor.clone().map(Arc::new);
         self.stage = Stage::Thinking(Thinking::default());
         Ok(data.opening.clone())
     }

@@ -18,7 +18,7 @@ use longhaul_core::usage::{Hold, Micros, Usage};
 use crate::apply::{SILENT, Said};
 use crate::judge::output::output_of;
 use crate::state::call::{Call, CallState};
-use crate::state::control::Control;
+use crate::state::control::{Control, ROOM_TURNS};
 use crate::state::stage::{Acting, Asking, Concluding, Stage, Thinking};
 
 /// What the result of a call that the token limit cut off says.
@@ -47,6 +47,9 @@ impl Control {
             hold: data.hold,
             max_tokens: data.max_tokens,
             shortened: thinking.shortened,
+            model: data.model.clone(),
+            forced: thinking.overflow,
+            unhelped: thinking.unhelped,
         });
         self.sums.held = data.hold;
         // Whoever cut the model off may have taken the message back: then
@@ -108,7 +111,9 @@ impl Control {
         };
         let class = data.failure.class;
         let given_up = class.counts() && !class.may_pass() && data.instead.is_none();
-        if asking.purpose == Purpose::Compact && given_up {
+        let helped = asking.model.is_some();
+        let must = asking.purpose == Purpose::Compact && asking.forced;
+        if must && given_up && !helped {
             let words = format!(
                 "the conversation could not be shortened: {}",
                 data.failure.message
@@ -119,20 +124,27 @@ impl Control {
                 "use a model with a larger window",
             ));
         }
-        let overflow = data.failure.class == FailureClass::ContextOverflow
-            || asking.purpose == Purpose::Compact;
+        if asking.is_early() && class.counts() && !helped {
+            // The run goes on with what it has, and tries again when that has grown.
+            self.squeezed.bytes = self.bytes;
+        }
+        let too_long = class == FailureClass::ContextOverflow;
+        let overflow = must || (too_long && asking.purpose == Purpose::Think);
+        // Who sums up is another model, and what it fails at is no failure of the run's.
+        let counts = class.counts() && !helped && !asking.is_early();
         self.stage = Stage::Thinking(Thinking {
             tries: data.attempt,
             // Another model has failed at nothing yet.
             failures: match data.instead {
                 Some(_) => 0,
-                None => asking.failures + u32::from(data.failure.class.counts()),
+                None => asking.failures + u32::from(counts),
             },
             sleep: None,
             limited: data.failure.class == FailureClass::RateLimit,
             retry: None,
             overflow,
             shortened: asking.shortened,
+            unhelped: asking.unhelped || (helped && class.counts()),
         });
         self.sums.held = Hold::default();
         self.sums.active = self.sums.active.plus(data.active);
@@ -143,7 +155,7 @@ impl Control {
             self.sums.usage = self.sums.usage.plus(data.failure.usage.unwrap_or_default());
             self.sums.cost = self.sums.cost.plus(data.charged.micros);
             let used = data.failure.usage.unwrap_or_default().tokens() > 0;
-            self.sums.unpriced |= used && self.tariff.price.is_none();
+            self.sums.unpriced |= used && self.tariff_of(&asking).price.is_none();
         }
         SILENT
     }
@@ -186,7 +198,11 @@ impl Control {
             retry: None,
             overflow: false,
             shortened: true,
+            unhelped: false,
         });
+        let again = self.squeezed.in_row > 0 && self.turns - self.squeezed.turns < ROOM_TURNS;
+        self.squeezed.in_row = if again { self.squeezed.in_row + 1 } else { 1 };
+        self.squeezed.turns = self.turns;
         self.used(data.usage, data.cost, data.active);
         SILENT
     }

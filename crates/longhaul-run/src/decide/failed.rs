@@ -35,7 +35,7 @@ pub(super) fn failed(
         true => None,
         false => fallback(draft, &failure),
     };
-    let turns = instead.is_some();
+    let turns = instead.is_some() || is_no_loss(draft);
     note(draft, &failure, Noted { active, instead })?;
     // The driver let go of its call without being told to by a cancel: it drains.
     if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
@@ -75,12 +75,25 @@ fn fallback(draft: &Draft<'_>, failure: &Failure) -> Option<String> {
     let Stage::Asking(asking) = &draft.control.stage else {
         return None;
     };
-    if class == FailureClass::ContextOverflow || !class.counts() {
+    if class == FailureClass::ContextOverflow || !class.counts() || is_no_loss(draft) {
         return None;
     }
     let delay = call_delay(draft.run.id, asking.failures + 1, failure);
     let is_patient = delay.is_some_and(|delay| delay <= PATIENCE);
     (!is_patient).then(|| other.to_owned())
+}
+
+/// Whether the run goes on at once whatever became of the call: the conversation
+/// need not be shortened yet, or its own model can do it.
+fn is_no_loss(draft: &Draft<'_>) -> bool {
+    match &draft.control.stage {
+        Stage::Asking(asking) => asking.is_early() || asking.model.is_some(),
+        Stage::New
+        | Stage::Thinking(_)
+        | Stage::Acting(_)
+        | Stage::Concluding(_)
+        | Stage::Ended(_) => false,
+    }
 }
 
 /// What is written down beside a failure.
@@ -95,7 +108,9 @@ fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Re
     let asking = asking(draft)?;
     let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
     let usage = failure.usage.unwrap_or_default();
-    let micros = draft.control.tariff.price.map(|price| price.of(usage));
+    let micros = draft.control.tariff_of(asking).price;
+    let micros = micros.map(|price| price.of(usage));
+    let asked = asking.asks(draft.run.transcript.model()).to_owned();
     let charged = Hold {
         micros: micros.unwrap_or_default(),
         tokens: usage.tokens(),
@@ -115,11 +130,7 @@ fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Re
         lost: Hold::default(),
     }));
     let used = usage.tokens() > 0;
-    let model = if used {
-        draft.run.transcript.model().to_owned()
-    } else {
-        String::new()
-    };
+    let model = if used { asked } else { String::new() };
     draft.change(Change::AddUsage(UsageRow {
         model,
         usage,

@@ -36,7 +36,8 @@ impl Paid {
     ) -> Result<Self, Refusal> {
         let asking = asking(draft)?;
         let free = (usage.tokens() == 0).then_some(Micros::ZERO);
-        let listed = draft.control.tariff.price.map(|price| price.of(usage));
+        let tariff = draft.control.tariff_of(asking);
+        let listed = tariff.price.map(|price| price.of(usage));
         Ok(Self {
             held: asking.hold,
             usage,
@@ -134,6 +135,7 @@ pub(super) fn interrupted(draft: &mut Draft<'_>, cut: CutOff) -> Result<(), Refu
 pub(super) fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Result<(), Refusal> {
     let asking = asking(draft)?;
     let (turn, attempt) = (asking.turn, asking.attempt);
+    let model = asking.asks(draft.run.transcript.model()).to_owned();
     let why = match draft.control.cancel {
         Some(_) => "the run was cancelled",
         None => "a person wrote",
@@ -152,7 +154,6 @@ pub(super) fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Resu
         charged,
         instead: None,
     }))?;
-    let model = draft.run.transcript.model().to_owned();
     paid.settle(draft, model, active);
     advance(draft)
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::event::run::Compactor;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::Policy;
@@ -16,7 +17,11 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::state::stage::{Acting, Stage};
+use crate::state::stage::{Acting, Asking, Stage};
+
+/// A conversation that was shortened has room for so many turns, or shortening
+/// was in vain.
+pub(crate) const ROOM_TURNS: u32 = 2;
 
 /// Everything of a run but the words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +55,8 @@ pub struct Control {
     pub(crate) sums: Sums,
     /// The bytes of the conversation, for holds.
     pub(crate) bytes: u64,
+    pub(crate) compactor: Option<Arc<Compactor>>,
+    pub(crate) squeezed: Squeezed,
     pub(crate) warned: Vec<Cap>,
     /// The account was empty, and nobody has filled it since.
     pub(crate) broke: Option<Cap>,
@@ -69,6 +76,17 @@ pub enum Rest {
     },
     /// A person has stopped it.
     Paused,
+}
+
+/// What shortening the conversation has come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Squeezed {
+    /// The completed turns when it was shortened last.
+    pub turns: u32,
+    /// So many times in a row nearly nothing was done in between.
+    pub in_row: u32,
+    /// The bytes that were left, or that could not be made fewer.
+    pub bytes: u64,
 }
 
 /// A message that waits to be read.
@@ -125,10 +143,26 @@ impl Control {
             allowed: Vec::new(),
             sums: Sums::default(),
             bytes: 0,
+            compactor: None,
+            squeezed: Squeezed::default(),
             warned: Vec::new(),
             broke: None,
             cut_off: false,
         }
+    }
+
+    /// What the model charges that was asked.
+    pub(crate) fn tariff_of(&self, asking: &Asking) -> Tariff {
+        match (&asking.model, &self.compactor) {
+            (Some(_), Some(compactor)) => compactor.tariff,
+            (None, _) | (_, None) => self.tariff,
+        }
+    }
+
+    /// The conversation was shortened to so many bytes.
+    pub(crate) fn shortened_to(&mut self, bytes: u64) {
+        self.bytes = bytes;
+        self.squeezed.bytes = bytes;
     }
 
     /// Where it stands.

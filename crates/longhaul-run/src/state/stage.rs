@@ -60,6 +60,8 @@ pub struct Thinking {
     pub overflow: bool,
     /// It has been shortened, and no turn has completed since.
     pub shortened: bool,
+    /// The model that sums up has failed: the run's own does it.
+    pub unhelped: bool,
 }
 
 /// The model has been asked.
@@ -81,6 +83,25 @@ pub struct Asking {
     pub max_tokens: u64,
     /// The conversation has been shortened for this turn.
     pub shortened: bool,
+    /// The model that is asked, where it is not the run's own.
+    pub model: Option<String>,
+    /// Nothing else can be done before the conversation is shortened.
+    pub forced: bool,
+    /// The model that sums up has failed: the run's own does it.
+    pub unhelped: bool,
+}
+
+impl Asking {
+    /// The model that is asked, where this is the run's own.
+    pub fn asks<'a>(&'a self, own: &'a str) -> &'a str {
+        self.model.as_deref().unwrap_or(own)
+    }
+
+    /// Whether the conversation is shortened before it must be: if that fails,
+    /// the run goes on with what it has.
+    pub fn is_early(&self) -> bool {
+        self.purpose == Purpose::Compact && !self.forced
+    }
 }
 
 /// The calls of a reply are made.

@@ -374,6 +374,7 @@ fn perceive(run: &Run) -> Perceived {
         model: "scripted/sim".into(),
         fallbacks: Vec::new(),
         tariff: TARIFF,
+        compactor: None,
         blobs: Vec::new(),
     }
 }

@@ -125,6 +125,7 @@ impl Lone {
                 model: "scripted/sim".into(),
                 fallbacks: Vec::new(),
                 tariff: TARIFF,
+                compactor: None,
                 blobs: Vec::new(),
             })),
             Step::AskModel(ask) => {

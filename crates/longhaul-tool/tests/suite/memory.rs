@@ -40,7 +40,7 @@ impl World {
     }
 
     async fn call(&self, name: &str, input: Value, around: &ToolContext) -> Result<String, String> {
-        self.clock.pass(Millis(1_000));
+        self.clock.advance(Millis(1_000));
         let output = self.tool(name).call(input, around).await;
         let output = output.map_err(|failure| failure.0)?;
         match output.content.as_slice() {
@@ -106,10 +106,8 @@ async fn a_call_that_is_repeated_keeps_one_note() {
     let again = world.remember(1, "Likes tea", &[]).await;
     assert_eq!(first, again);
     world.remember(2, "Likes tea", &[]).await;
-    let notes = world
-        .store
-        .notes(&ResourceKey::new("ada").unwrap(), None, 9);
-    let notes = notes.await.unwrap();
+    let ada = ResourceKey::new("ada").unwrap();
+    let notes = world.store.notes(&ada, None, 9).await.unwrap();
     assert_eq!(notes.len(), 2, "another call is another note");
     assert_eq!(notes[0].run, Some(RunId::from_bits(1)));
     assert_eq!(

@@ -11,8 +11,17 @@ pub(crate) fn told(transcript: &TranscriptView) -> Vec<String> {
     if let Some(system) = transcript.system.as_deref().filter(|text| !text.is_empty()) {
         told.push(said("system", system));
     }
-    for message in &transcript.messages {
-        match &**message {
+    told.extend(messages_told(
+        transcript.messages.iter().map(|message| &**message),
+    ));
+    told
+}
+
+/// The parts of some messages, in order.
+pub(crate) fn messages_told<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
+    let mut told = Vec::new();
+    for message in messages {
+        match message {
             Message::User(parts) => told.push(said("user", &words(parts))),
             Message::Assistant(reply) => told.extend(reply_parts(reply)),
             Message::Results(results) => told.extend(results.iter().map(result)),

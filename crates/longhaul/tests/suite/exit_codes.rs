@@ -102,6 +102,7 @@ fn every_command_has_examples() {
         "reject",
         "answer",
         "keys",
+        "memory",
     ] {
         let said = project.say(&[command, "--help"], 0);
         assert!(said.out.contains("Examples:"), "{command}: {said:?}");

@@ -55,11 +55,17 @@ pub(crate) struct Actor {
     spoken: Mutex<BTreeMap<RunId, usize>>,
     asked: Mutex<Vec<Ask>>,
     wrong: Mutex<Vec<String>>,
+    tariff: Mutex<Tariff>,
 }
 
 impl Actor {
     pub(crate) fn learn(&self, lines: Vec<Line>) {
         *self.lines.lock().unwrap() = lines;
+    }
+
+    /// So many tokens fit into its window from now on.
+    pub(crate) fn narrow(&self, tokens: u64) {
+        self.tariff.lock().unwrap().window_tokens = tokens;
     }
 
     /// What it was asked, in order.
@@ -86,7 +92,7 @@ impl Model for Actor {
     fn quote(&self, _ask: &Ask) -> Quote {
         Quote {
             hold: Hold::default(),
-            tariff: Tariff::default(),
+            tariff: *self.tariff.lock().unwrap(),
         }
     }
 

@@ -117,7 +117,13 @@ impl World {
                 "ask turn {} try {} max {}",
                 ask.turn, ask.attempt, ask.max_tokens
             ),
-            Step::Compact(ask) => format!("compact turn {} try {}", ask.turn, ask.attempt),
+            Step::Compact(ask) => {
+                let by = match ask.model == self.run.transcript().model() {
+                    true => String::new(),
+                    false => format!(" by {}", ask.model),
+                };
+                format!("compact turn {} try {}{by}", ask.turn, ask.attempt)
+            }
             Step::UseTools(todos) => {
                 let todos = todos.iter().map(|todo| {
                     format!(

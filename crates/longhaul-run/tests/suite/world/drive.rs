@@ -93,6 +93,10 @@ impl World {
         let stops = self.run.is_stopping();
         match next(&self.run, self.now) {
             Step::Perceive if pick == 1 => Input::Missing("set a key".into()),
+            // So narrow that a few words fill it.
+            Step::Perceive if pick.is_multiple_of(3) => {
+                talk::narrow(700, (pick % 2 == 1).then_some("cheap/x"))
+            }
             Step::Perceive => talk::perceived(["scripted/spare"].into_iter()),
             Step::AskModel(_) if stops => talk::failed(FailureClass::Stopped, None),
             Step::AskModel(_) if self.run.is_interrupted() => match pick % 3 {
@@ -110,6 +114,7 @@ impl World {
             Step::Compact(_) if self.run.is_interrupted() => talk::interrupted("Half a"),
             Step::Compact(ask) => match pick % 5 {
                 0 => talk::failed(FailureClass::Network, None),
+                1 if pick % 2 == 1 => talk::failed(FailureClass::Refused, None),
                 _ => talk::compacted(pick % (ask.messages.len() + 2)),
             },
             Step::Park(_) | Step::Finish(_) | Step::GoOn if pick == 2 => Input::Release,

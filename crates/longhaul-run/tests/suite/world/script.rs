@@ -220,6 +220,15 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
     match verb {
         "go" => Some(Input::GoOn),
         "see" => Some(talk::perceived(rest.split_whitespace())),
+        "peer" => Some(talk::narrow(
+            first.parse().unwrap(),
+            Some(text).filter(|text| !text.is_empty()),
+        )),
+        "pour" => {
+            let text = "x".repeat(text.parse().unwrap());
+            let done = talk::done(call(), ToolEnd::Completed, &text);
+            Some(Input::ToolsDone(vec![done]))
+        }
         "say" => Some(talk::replied(rest, "", StopReason::EndTurn)),
         "call" => Some(talk::replied("", rest, StopReason::ToolUse)),
         "cut" => Some(talk::replied("I was about to", rest, StopReason::MaxTokens)),

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::event::run::Compactor;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::Appraisal;
@@ -24,6 +25,14 @@ pub(crate) const PRICE: Price = Price {
     output: 15_000_000,
     cached: 300_000,
     cache_write: 3_750_000,
+};
+
+/// What whoever sums up charges.
+pub(crate) const CHEAP: Price = Price {
+    input: 1_000_000,
+    output: 5_000_000,
+    cached: 100_000,
+    cache_write: 1_000_000,
 };
 
 /// What every reply of these tests uses.
@@ -57,8 +66,25 @@ pub(crate) fn perceived<'a>(fallbacks: impl Iterator<Item = &'a str>) -> Input {
         model: "scripted/poem".into(),
         fallbacks: fallbacks.map(str::to_owned).collect(),
         tariff: tariff(),
+        compactor: None,
         blobs: Vec::new(),
     }))
+}
+
+/// The same with a window of so many tokens, and whoever sums up, if somebody does.
+pub(crate) fn narrow(window_tokens: u64, helper: Option<&str>) -> Input {
+    let Input::Perceived(mut seen) = perceived(["scripted/spare"].into_iter()) else {
+        panic!("what is seen is perceived");
+    };
+    seen.tariff.window_tokens = window_tokens;
+    seen.compactor = helper.map(|model| Compactor {
+        model: model.into(),
+        tariff: Tariff {
+            price: Some(CHEAP),
+            ..tariff()
+        },
+    });
+    Input::Perceived(seen)
 }
 
 /// A reply of `text` and calls in the form `name/class {json} + name/class`.

@@ -1,0 +1,249 @@
+//! The identifiers in a text: what must not be lost when it is put in fewer words.
+//!
+//! Never: understands them. A path, an address, an id, an amount or a name in
+//! quotes is known by its letters.
+
+use std::collections::HashSet;
+
+/// So much of one text is looked at.
+const TEXT_BYTES_MAX: usize = 64 * 1_024;
+/// The longest identifier.
+const MENTION_BYTES_MAX: usize = 200;
+/// The longest name in quotes, in letters.
+const QUOTED_LETTERS_MAX: usize = 80;
+
+/// Words that make a number before them an amount.
+const UNITS: &[&str] = &[
+    "%", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "h",
+    "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years", "B", "KB",
+    "MB", "GB", "TB", "KiB", "MiB", "GiB", "bytes", "tokens", "USD", "EUR", "GBP", "dollars",
+    "euros", "px", "m", "km", "kg", "g", "Hz", "kHz", "MHz", "GHz", "rows", "lines", "items",
+    "users", "requests",
+];
+
+/// What a text is: names in quotes count in prose only, in data everything has quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What people and models say.
+    Prose,
+    /// What goes into tools and comes out of them.
+    Data,
+}
+
+/// The identifiers of a text, in its order, each once.
+pub(crate) fn mentions(text: &str, kind: Kind) -> Vec<String> {
+    let text = within(text, TEXT_BYTES_MAX);
+    let mut found = Found::default();
+    if kind == Kind::Prose {
+        for line in text.lines() {
+            quoted(line, &mut found);
+        }
+    }
+    let mut number: Option<&str> = None;
+    for raw in text.split(|letter: char| letter.is_whitespace() || parts(letter)) {
+        let word = raw.trim_matches(|letter| ".:!?…=*".contains(letter));
+        if let Some(number) = number.take()
+            && UNITS.contains(&word)
+        {
+            found.add(format!("{number} {word}"));
+        } else if is_identifier(word) {
+            found.add(word.to_owned());
+        }
+        // Only what stands right before its unit.
+        number = (is_number(word) && raw == word).then_some(word);
+    }
+    found.list
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    list: Vec<String>,
+    known: HashSet<String>,
+}
+
+impl Found {
+    fn add(&mut self, mention: String) {
+        if mention.len() <= MENTION_BYTES_MAX && self.known.insert(mention.clone()) {
+            self.list.push(mention);
+        }
+    }
+}
+
+/// The beginning of a text, cut between letters.
+pub(crate) fn within(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Whether a letter stands between words.
+const fn parts(letter: char) -> bool {
+    matches!(
+        letter,
+        '"' | '\''
+            | '`'
+            | ','
+            | ';'
+            | '('
+            | ')'
+            | '['
+            | ']'
+            | '{'
+            | '}'
+            | '<'
+            | '>'
+            | '|'
+            | '“'
+            | '”'
+            | '‘'
+            | '’'
+            | '«'
+            | '»'
+            | '「'
+            | '」'
+    )
+}
+
+/// Names in quotes.
+fn quoted(line: &str, found: &mut Found) {
+    for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('「', '」')] {
+        let mut rest = line;
+        while let Some((_, after)) = rest.split_once(open) {
+            let Some((name, then)) = after.split_once(close) else {
+                break;
+            };
+            let letters = name.chars().count();
+            if (2..=QUOTED_LETTERS_MAX).contains(&letters) && has_letter(name) {
+                found.add(name.trim().to_owned());
+            }
+            rest = then;
+        }
+    }
+}
+
+fn has_letter(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
+}
+
+fn is_number(word: &str) -> bool {
+    let digits = |letter: char| letter.is_ascii_digit() || letter == '.';
+    !word.is_empty() && word.chars().all(digits) && word.starts_with(|l: char| l.is_ascii_digit())
+}
+
+fn is_identifier(word: &str) -> bool {
+    if word.len() < 2 || !has_letter(word) {
+        return false;
+    }
+    word.contains("://")
+        || is_path(word)
+        || is_dotted(word)
+        || is_joined(word)
+        || is_numbered(word)
+        || is_humped(word)
+}
+
+/// Such as `/etc/hosts`, `~/notes` or `src/main.rs`, but not `and/or`.
+fn is_path(word: &str) -> bool {
+    let rooted = ["/", "./", "../", "~/", "\\\\"];
+    let slashes = word.matches(['/', '\\']).count();
+    let marked = word.contains(|letter: char| letter.is_ascii_digit() || "._-".contains(letter));
+    rooted.iter().any(|root| word.starts_with(root)) || slashes > 1 || (slashes == 1 && marked)
+}
+
+/// Such as `main.rs`, `example.com` or `v1.2`, but not `e.g` or `end.Next one`.
+fn is_dotted(word: &str) -> bool {
+    let pieces: Vec<&str> = word.split('.').collect();
+    let whole = pieces.len() > 1 && pieces.iter().all(|piece| has_letter(piece));
+    let long = pieces.iter().any(|piece| piece.chars().count() > 1);
+    let last = pieces.last().copied().unwrap_or_default();
+    let ends = !last.starts_with(char::is_uppercase);
+    whole && (word.contains(|letter: char| letter.is_ascii_digit()) || (long && ends))
+}
+
+/// Such as `run_01k3`, `std::fs`, `anna@example` or `#general`.
+fn is_joined(word: &str) -> bool {
+    let named = |mark: char| {
+        let rest = word.strip_prefix(mark);
+        rest.is_some_and(|rest| rest.starts_with(char::is_alphanumeric))
+    };
+    word.contains('_') || word.contains("::") || word.contains('@') || named('#') || named('$')
+}
+
+/// Such as `PR-12`, `15ms`, `85%` or `4180`, but not `7` or `42`.
+fn is_numbered(word: &str) -> bool {
+    let digits = word.contains(|letter: char| letter.is_ascii_digit());
+    digits && (word.len() > 2 || !word.chars().all(|letter| letter.is_ascii_digit()))
+}
+
+/// Such as `TurnStarted` or `nextSeq`.
+fn is_humped(word: &str) -> bool {
+    let mut before = ' ';
+    word.chars().any(|letter| {
+        let hump = before.is_lowercase() && letter.is_uppercase();
+        before = letter;
+        hump
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_not_be_lost_is_known_by_its_letters() {
+        let check = |text: &str, expect: &[&str]| {
+            assert_eq!(mentions(text, Kind::Prose), expect, "{text}");
+        };
+        check("", &[]);
+        check("Plain words and nothing else, he said. And/or so.", &[]);
+        check("It took 3 of 42 tries, e.g. the first.", &[]);
+        check(
+            "See src/main.rs, /etc/hosts and ~/notes.",
+            &["src/main.rs", "/etc/hosts", "~/notes"],
+        );
+        check(
+            "Open https://example.com/a?b=1&c=2#d.",
+            &["https://example.com/a?b=1&c=2#d"],
+        );
+        check(
+            "(anna@example.com) in #general",
+            &["anna@example.com", "#general"],
+        );
+        check(
+            "run_01k3rzc and PR-12 at 4180",
+            &["run_01k3rzc", "PR-12", "4180"],
+        );
+        check(
+            "within 20 MB or 15ms or 85% for $5",
+            &["20 MB", "15ms", "85%", "$5"],
+        );
+        check("20, MB", &[]);
+        check(
+            "call std::fs::read in TurnStarted",
+            &["std::fs::read", "TurnStarted"],
+        );
+        check(
+            "the team \"Blue Whale\" and `cargo test`",
+            &["cargo test", "Blue Whale"],
+        );
+        check("due 2026-01-31, v1.2.3.", &["2026-01-31", "v1.2.3"]);
+        check("src/a.rs src/a.rs src/a.rs", &["src/a.rs"]);
+        check("料金は「東京タワー」で 1200 です", &["東京タワー", "1200"]);
+        check("an open \" quote", &[]);
+    }
+
+    #[test]
+    fn names_in_quotes_are_no_names_in_data() {
+        let data = r#"{"path": "src/main.rs", "mode": "fast", "size": 1200}"#;
+        assert_eq!(mentions(data, Kind::Data), ["src/main.rs", "1200"]);
+    }
+
+    #[test]
+    fn long_texts_and_long_words_are_bounded() {
+        let long = format!("{} x_y", "é".repeat(TEXT_BYTES_MAX));
+        assert_eq!(mentions(&long, Kind::Data), [""; 0]);
+        assert_eq!(
+            mentions(&format!("a_{}", "b".repeat(300)), Kind::Data),
+            [""; 0]
+        );
+        assert_eq!(within("aé", 2), "a");
+    }
+}

@@ -1,0 +1,209 @@
+//! A conversation is shortened before it fills the window, and what happens when
+//! that fails.
+
+use longhaul_core::event::Event;
+
+use super::policies::plain;
+use super::world::script::check;
+use super::world::talk::{CHEAP, USAGE};
+
+#[test]
+fn a_conversation_is_shortened_before_it_fills_the_window() {
+    let world = check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        ? step          => ask turn 2 try 1 max 4096
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1
+        sum 3           => memory.compacted turn.started
+        ? step          => ask turn 3 try 2 max 4096
+        call read/pure  => turn.completed tool.started(t3.1)
+        pour t3.1 6000  => tool.completed(t3.1) turn.started
+        ? step          => ask turn 4 try 1 max 2819
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    let spent = |event: &Event| matches!(event, Event::MemoryCompacted(_));
+    assert!(world.entries.iter().any(|entry| spent(&entry.event)));
+}
+
+#[test]
+fn what_need_not_be_shortened_yet_is_kept_when_that_fails() {
+    // Whatever it fails of, the run goes on at once with what it has.
+    for class in [
+        "auth",
+        "rate_limit",
+        "refused",
+        "network",
+        "context_overflow",
+    ] {
+        check(
+            plain(),
+            &format!(
+                r#"
+            claim           => run.claimed | running
+            peer 10000      => run.perceived turn.started
+            call read/pure  => turn.completed tool.started(t1.1)
+            pour t1.1 12000 => tool.completed(t1.1) turn.started
+            call read/pure  => turn.completed tool.started(t2.1)
+            pour t2.1 12000 => tool.completed(t2.1) turn.started
+            err {class}     => turn.failed({class}) turn.started
+            ? step          => ask turn 3 try 2 max 1479
+            ? model         => scripted/poem
+            call read/pure  => turn.completed tool.started(t3.1)
+            pour t3.1 300   => tool.completed(t3.1) turn.started
+            ? step          => ask turn 4 try 1 max 1374
+            call read/pure  => turn.completed tool.started(t4.1)
+            pour t4.1 4000  => tool.completed(t4.1) turn.started
+            ? step          => compact turn 5 try 1
+        "#
+            ),
+        );
+    }
+    // What must be shortened can't go on without.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        err refused          => turn.failed(refused) run.failed(context_overflow) | failed
+        ? outcome            => context_overflow: the conversation could not be shortened: the provider said refused
+    "#,
+    );
+}
+
+#[test]
+fn whoever_sums_up_is_named_paid_and_stood_in_for() {
+    let start = r#"
+        claim           => run.claimed | running
+        peer 10000 b/x  => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1 by b/x
+    "#;
+    let world = check(
+        plain(),
+        &format!(
+            "{start}
+        sum 3  => memory.compacted turn.started
+        ? step => ask turn 3 try 2 max 4096
+    "
+        ),
+    );
+    let started = world.entries.iter().filter_map(|entry| match &entry.event {
+        Event::TurnStarted(data) => Some((data.model.as_deref(), data.hold.micros.0)),
+        _ => None,
+    });
+    let started: Vec<_> = started.collect();
+    assert_eq!(started[2].0, Some("b/x"));
+    assert!(started[3].0.is_none());
+    // The same conversation costs less there.
+    assert!(started[2].1 < started[1].1, "{started:?}");
+
+    // Another model's failure is none of the run's: its own does the work.
+    for class in ["auth", "rate_limit", "context_overflow"] {
+        let world = check(
+            plain(),
+            &format!(
+                "{start}
+            err {class} => turn.failed({class}) turn.started
+            ? step      => compact turn 3 try 2
+            ? model     => scripted/poem
+            sum 3       => memory.compacted turn.started
+            ? step      => ask turn 3 try 3 max 4096
+        "
+            ),
+        );
+        let cost = world.run.control().sums().cost.0;
+        assert!(cost > 0 && CHEAP.of(USAGE).0 < cost);
+    }
+    // Where it must be done, too.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        peer 10000 b/x       => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? step               => compact turn 1 try 2 by b/x
+        err auth             => turn.failed(auth) turn.started
+        ? step               => compact turn 1 try 3
+        err refused          => turn.failed(refused) turn.started
+        ? model              => scripted/spare
+        err refused          => turn.failed(refused) run.failed(context_overflow) | failed
+    "#,
+    );
+}
+
+#[test]
+fn a_window_that_is_full_again_and_again_ends_the_run() {
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 1                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 3                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t2.1)
+        done t2.1 ok         => tool.completed(t2.1) turn.started
+        err context_overflow => turn.failed(context_overflow) run.failed(compaction_thrash) | failed
+        ? outcome            => compaction_thrash: the conversation fills the model's window again as soon as it is shortened
+    "#,
+    );
+    // Two turns are room enough.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 1                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 3                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t2.1)
+        done t2.1 ok         => tool.completed(t2.1) turn.started
+        call read/pure       => turn.completed tool.started(t3.1)
+        done t3.1 ok         => tool.completed(t3.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? step               => compact turn 4 try 2
+    "#,
+    );
+}
+
+#[test]
+fn a_crash_while_it_is_shortened_loses_nothing() {
+    check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1
+        crash           =>
+        claim           => run.claimed
+        go              => run.recovered turn.failed(lost) turn.started
+        ? step          => compact turn 3 try 2
+        steer interrupt Hurry. => steer.queued
+        halt Half       => turn.failed(stopped) steer.delivered(after turn 2) turn.started
+        ? step          => compact turn 3 try 3
+        cancel          => run.cancel_requested
+        err stopped     => turn.failed(stopped) run.cancelled | cancelled
+    "#,
+    );
+}

@@ -1,0 +1,133 @@
+//! `remember`, `recall` and `longhaul memory` as people and scripts meet them: by
+//! the real binary, with and without somebody who drives.
+
+use super::project::Project;
+
+/// A project with an agent that writes a note down, and one that looks for it.
+fn project() -> Project {
+    let project = Project::new();
+    let agent = |name: &str, tool: &str| {
+        format!(
+            "---\ndescription: A test.\nmodel: scripted/{name}\ntools: [{tool}]\n---\n\
+             You.{{% for said in memory %}} {{{{ said.role }}}}: {{{{ said.text }}}}{{% endfor %}}\n"
+        )
+    };
+    project.write("agents/keeper.md", &agent("keeper", "remember"));
+    project.write(
+        "scripts/keeper.yaml",
+        "replies:\n\
+         - tools: [{ name: remember, input: { text: 'Likes {{ input }}', tags: [taste] } }]\n\
+         - text: 'Kept: {{ last_result }}'\n",
+    );
+    project.write("agents/finder.md", &agent("finder", "recall"));
+    project.write(
+        "scripts/finder.yaml",
+        "replies:\n\
+         - tools: [{ name: recall, input: { query: '{{ input }}' } }]\n\
+         - text: 'Found: {{ last_result }}'\n",
+    );
+    project
+}
+
+fn output(project: &Project, args: &[&str]) -> String {
+    let run = project.json(&[&["run"], args, &["--json"]].concat());
+    run["output"]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_note_of_one_run_is_found_by_the_next_and_removed_by_people() {
+    let project = project();
+    let kept = output(&project, &["keeper", "green tea", "--resource", "ada"]);
+    assert!(kept.starts_with("Kept: Noted as note_"), "{kept}");
+    output(&project, &["keeper", "black coffee", "--resource", "ada"]);
+    let found = output(&project, &["finder", "tea?", "--resource", "ada"]);
+    assert!(found.contains("Notes about ada, the best match first:"));
+    assert!(found.contains("[taste]") && found.contains("Likes green tea"));
+    assert!(!found.contains("coffee"), "{found}");
+    let other = output(&project, &["finder", "tea", "--resource", "bob"]);
+    assert!(other.contains("No note about bob"), "{other}");
+    let nobody = output(&project, &["finder", "tea"]);
+    assert!(nobody.contains("--resource NAME or --thread NAME"));
+
+    let notes = project.json(&["memory", "notes", "ada", "--json"]);
+    let texts: Vec<&str> = notes["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|note| note["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["Likes black coffee", "Likes green tea"]);
+    let note = &notes["data"][1];
+    assert_eq!(note["tags"], serde_json::json!(["taste"]));
+    assert!(note["run"].as_str().unwrap().starts_with("run_"));
+    let id = note["id"].as_str().unwrap();
+
+    let said = project.say(&["memory", "notes", "ada", "TEA", "sugar"], 0);
+    assert!(said.out.contains(id) && said.out.contains("Likes green tea"));
+    assert!(!said.out.contains("coffee"), "{said:?}");
+    let said = project.say(&["memory", "forget", id], 0);
+    assert_eq!(said.out, "1 note forgotten.\n");
+    let said = project.say(&["memory", "forget", id], 2);
+    assert!(said.err.contains("there is no note note_"), "{said:?}");
+    let said = project.say(&["memory", "notes", "ada", "tea"], 0);
+    assert!(said.err.contains("No note about `ada`"), "{said:?}");
+
+    // Somebody else drives: people remove notes all the same.
+    let _worker = project.worker();
+    let said = project.say(&["memory", "forget", "--all", "ada"], 0);
+    assert_eq!(said.out, "1 note forgotten.\n");
+    let said = project.say(&["memory", "notes", "ada"], 0);
+    assert!(said.err.contains("There are no notes about `ada`."));
+}
+
+#[test]
+fn a_thread_is_remembered_shown_and_cleared() {
+    let project = project();
+    output(&project, &["plain", "milk", "--thread", "shop"]);
+    output(&project, &["plain", "bread", "--thread", "shop"]);
+    let shown = project.json(&["memory", "show", "shop", "--json"]);
+    assert_eq!(shown["count"], 4);
+    assert_eq!(shown["data"].as_array().unwrap().len(), 4);
+    let said = project.say(&["memory", "show", "shop", "--limit", "2"], 0);
+    assert_eq!(
+        said.out, "user:\n  bread\n\nassistant:\n  Done: bread\n\n",
+        "{said:?}"
+    );
+    assert!(said.err.contains("The newest 2 of 4 messages."));
+    // What was said before is part of the prompt of a run in the same thread.
+    let run = project.json(&["run", "finder", "x", "--thread", "shop", "--json"]);
+    let id = run["id"].as_str().unwrap();
+    let page = project.say(&["show", id, "--transcript"], 0);
+    assert!(page.out.contains("assistant: Done: milk"), "{page:?}");
+    // A thread is a resource of its own for notes.
+    assert!(
+        run["output"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("about shop")
+    );
+
+    let _worker = project.worker();
+    let said = project.say(&["memory", "clear", "shop"], 0);
+    assert_eq!(said.out, "6 messages of `shop` forgotten.\n");
+    let said = project.say(&["memory", "show", "shop"], 0);
+    assert!(said.err.contains("Nothing is remembered of `shop`."));
+}
+
+#[test]
+fn where_nothing_was_ever_kept_nothing_is_made() {
+    let project = project();
+    let said = project.say(&["memory", "show", "shop"], 0);
+    assert!(said.err.contains("Nothing is remembered"), "{said:?}");
+    let said = project.say(&["memory", "forget", "--all", "ada"], 0);
+    assert_eq!(said.out, "0 notes forgotten.\n");
+    project.say(&["memory", "forget"], 2);
+    project.say(&["memory", "forget", "note_x"], 2);
+    project.say(&["memory", "show", "a\u{7}b"], 2);
+    assert!(!project.store().exists());
+    let mut named = project.command(&["memory", "show", "shop"]);
+    let said = named.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
+    let said = super::project::Said::of(&said.unwrap());
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("memory is looked at where its store is"));
+}
