@@ -44,6 +44,10 @@ pub(super) fn failed(
     if stops || turns || class == FailureClass::ContextOverflow || !class.counts() {
         return advance(draft);
     }
+    // A conversation that nobody can shorten is too long: that is what ends the run.
+    if draft.control.doom.is_some() && class == FailureClass::Refused {
+        return advance(draft);
+    }
     let Stage::Thinking(thinking) = &draft.control.stage else {
         return advance(draft);
     };

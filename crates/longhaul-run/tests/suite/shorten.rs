@@ -24,7 +24,7 @@ fn a_conversation_is_shortened_before_it_fills_the_window() {
         ? step          => ask turn 3 try 2 max 4096
         call read/pure  => turn.completed tool.started(t3.1)
         pour t3.1 6000  => tool.completed(t3.1) turn.started
-        ? step          => ask turn 4 try 1 max 2819
+        ? step          => ask turn 4 try 1 max 3487
         say Done.       => turn.completed run.completed(Done.) | completed
     "#,
     );
@@ -53,11 +53,11 @@ fn what_need_not_be_shortened_yet_is_kept_when_that_fails() {
             call read/pure  => turn.completed tool.started(t2.1)
             pour t2.1 12000 => tool.completed(t2.1) turn.started
             err {class}     => turn.failed({class}) turn.started
-            ? step          => ask turn 3 try 2 max 1479
+            ? step          => ask turn 3 try 2 max 1491
             ? model         => scripted/poem
             call read/pure  => turn.completed tool.started(t3.1)
             pour t3.1 300   => tool.completed(t3.1) turn.started
-            ? step          => ask turn 4 try 1 max 1374
+            ? step          => ask turn 4 try 1 max 1389
             call read/pure  => turn.completed tool.started(t4.1)
             pour t4.1 4000  => tool.completed(t4.1) turn.started
             ? step          => compact turn 5 try 1
