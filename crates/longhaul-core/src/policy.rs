@@ -41,6 +41,9 @@ pub struct Policy {
     /// Whether a parked run holds its lane.
     #[serde(skip_serializing_if = "LaneOnPark::is_keep")]
     pub lane_on_park: LaneOnPark,
+    /// Before each turn but the first somebody looks at the world again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub looks_each_turn: bool,
 }
 
 /// What a parked run does with its lane.

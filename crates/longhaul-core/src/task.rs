@@ -36,6 +36,9 @@ pub struct TaskSpec {
     /// What kind of task it is, for filters.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// It is an event: its kind and its input are told to the agent in words.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub event: bool,
     /// Higher goes first; it orders lanes against each other, never inside one.
     #[serde(default)]
     pub priority: i32,
@@ -94,6 +97,7 @@ impl TaskSpec {
             model: None,
             inbox,
             kind: None,
+            event: false,
             priority: 0,
             lane: None,
             thread: None,

@@ -19,7 +19,7 @@ use longhaul_core::raw::{Hash, RawJson, canonical};
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::wish::{Guards, Sandboxed, Sight, Skill};
+use crate::agent::wish::{Every, Guards, Sandboxed, Sight, Skill};
 use crate::like::nearest;
 
 /// Everything that defines an agent.
@@ -238,6 +238,10 @@ impl Agent {
             result_gate: self.result_gate.clone(),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
+            looks_each_turn: self
+                .perception
+                .as_ref()
+                .is_some_and(|sight| sight.every == Every::Turn),
         }
     }
 }

@@ -26,10 +26,7 @@ const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) fn appraise(capsule: &Capsule, call: &ToolCall) -> Appraisal {
     let name = ToolName::lossy(&call.name);
     let Some(equipped) = capsule.tool(&call.name) else {
-        let has: Vec<_> = capsule
-            .tools()
-            .map(|tool| tool.card().name.wire())
-            .collect();
+        let has: Vec<&str> = capsule.wired().map(|(wire, _)| wire).collect();
         let has = if has.is_empty() {
             "none".to_owned()
         } else {

@@ -1,24 +1,36 @@
 //! What one run may touch: its agent, its models, its tools, its context.
 //!
 //! Never: more than its agent's file names. A tool that is not listed does not
-//! exist for the run.
+//! exist for the run, and one that came after the model was told of its tools
+//! does not either.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::id::{CallId, Epoch};
+use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::tool::ToolContext;
 use longhaul_core::raw::RawJson;
 use longhaul_run::Run;
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::agent::wish::Skill;
+use crate::contract::Contract;
+use crate::control;
 use crate::error::Error;
+use crate::events::{IDLE_TICK, kind};
 use crate::ports::{Found, Ports};
 use crate::toolbox::Equipped;
 
 /// The tool that pages through long results: an agent with any tool has it.
 pub(crate) const READ_OUTPUT: &str = "read_output";
+
+/// The tool that reads a skill up: an agent with skills has it.
+const READ_SKILL: &str = "read_skill";
+
+/// The tool that ends a run with data.
+const FINISH: &str = "finish";
 
 /// What one run may touch.
 #[derive(Debug, Clone)]
@@ -27,7 +39,12 @@ pub(crate) struct Capsule {
     /// In the order in which they are asked; never empty.
     models: Vec<Found>,
     tools: BTreeMap<String, Equipped>,
+    /// Our names by those that models are told.
+    wires: BTreeMap<String, String>,
+    supplied: Vec<String>,
     context: BTreeMap<String, RawJson>,
+    contract: Option<Contract>,
+    eye: Option<Arc<dyn ContextProvider>>,
 }
 
 /// A capsule, or the sentence that says what to configure.
@@ -51,31 +68,18 @@ impl Capsule {
 
     async fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
         let task = run.task();
-        // What was perceived is what is asked; before that the task's word, then the agent's.
-        let models = match run.transcript().models() {
-            [unnamed] if unnamed.is_empty() => match &task.model {
-                Some(named) => find(ports, std::slice::from_ref(named))?,
-                None => find(ports, &agent.models)?,
-            },
-            perceived => find(ports, perceived)?,
-        };
-        let mut tools = BTreeMap::new();
-        let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
-        for name in agent.tools.iter().map(String::as_str).chain(paging) {
-            if let Some(equipped) = ports.tools.find(name) {
-                tools.insert(name.to_owned(), equipped.clone());
-                continue;
-            }
-            let Some(supplied) = ports.supplies.find(name, run.id()).await else {
-                return Err(format!(
-                    "Agent `{}` uses the tool `{name}`, which this worker does not have. \
-                     Configure it, or start a worker that has it.",
-                    agent.name
-                ));
-            };
-            let named = |tool: Equipped| (tool.card().name.as_str().to_owned(), tool);
-            tools.extend(supplied?.into_iter().map(named));
+        let models = find(ports, &asked(ports, run, &agent))?;
+        let (mut tools, supplied) = tools(ports, run, &agent).await?;
+        let contract = contract(&agent)?;
+        if let Some(contract) = &contract {
+            let card = control::finish_with(contract).map(Equipped::control);
+            let finish = card.transpose().map_err(|bad| bad.to_string())?;
+            tools.extend(finish.map(|finish| (FINISH.to_owned(), finish)));
         }
+        // Whoever has looked once, and looks only once, is not needed any more.
+        let looks = !run.is_perceived() || task.policy.looks_each_turn;
+        let sight = agent.perception.as_ref().filter(|_| looks);
+        let eye = sight.map(|sight| ports.eyes.find(&sight.eye)).transpose()?;
         let context = task
             .context
             .iter()
@@ -85,8 +89,12 @@ impl Capsule {
         Ok(Self {
             agent,
             models,
+            wires: wires(&tools),
             tools,
+            supplied,
             context,
+            contract,
+            eye,
         })
     }
 
@@ -101,22 +109,53 @@ impl Capsule {
         named.or_else(|| self.models.first())
     }
 
-    /// The tool under this name, ours or the one that models are told, if the run
-    /// may use it.
+    /// The tool under this name, ours or the one that models know, if the run may
+    /// use it.
     pub(crate) fn tool(&self, name: &str) -> Option<&Equipped> {
-        let told = |equipped: &&Equipped| equipped.card().name.wire() == name;
-        let known = self.tools.get(name);
-        known.or_else(|| self.tools.values().find(told))
+        let wired = || self.tools.get(self.wires.get(name)?);
+        self.tools.get(name).or_else(wired)
     }
 
-    /// Every tool that the run may use.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = &Equipped> {
-        self.tools.values()
+    /// Every tool that the run may use, under the name that models know.
+    pub(crate) fn wired(&self) -> impl Iterator<Item = (&str, &Equipped)> {
+        self.wires
+            .iter()
+            .filter_map(|(wire, ours)| Some((wire.as_str(), self.tools.get(ours)?)))
     }
 
-    /// The values that the runtime injects.
-    pub(crate) const fn context(&self) -> &BTreeMap<String, RawJson> {
-        &self.context
+    /// Those of them that others bring, by our names.
+    pub(crate) fn supplied(&self) -> impl Iterator<Item = &str> {
+        self.supplied.iter().map(String::as_str)
+    }
+
+    /// The skills that it can read up.
+    pub(crate) fn skills(&self) -> &[Skill] {
+        match self.tools.contains_key(READ_SKILL) {
+            true => &self.agent.skills,
+            false => &[],
+        }
+    }
+
+    /// What its result must be.
+    pub(crate) const fn contract(&self) -> Option<&Contract> {
+        self.contract.as_ref()
+    }
+
+    /// Who looks at the world for it.
+    pub(crate) const fn eye(&self) -> Option<&Arc<dyn ContextProvider>> {
+        self.eye.as_ref()
+    }
+
+    /// The values that the runtime injects: what whoever looked said, and above it
+    /// what came with the task.
+    pub(crate) fn context_with(&self, seen: Option<&Perception>) -> BTreeMap<String, RawJson> {
+        self.over(seen.map(|seen| &seen.context))
+    }
+
+    fn over(&self, seen: Option<&BTreeMap<String, RawJson>>) -> BTreeMap<String, RawJson> {
+        let mut context = seen.cloned().unwrap_or_default();
+        context.extend(self.context.clone());
+        context
     }
 
     /// The input of a call without what only the runtime may say: a name that
@@ -132,12 +171,89 @@ impl Capsule {
     /// What surrounds a call.
     pub(crate) fn around(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         ToolContext {
-            context: self.context.clone(),
+            context: self.over(Some(run.sights().context())),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),
             ..ToolContext::new(run.id(), call, epoch)
         }
     }
+}
+
+/// The names of the models that a run asks. What was perceived is what is asked;
+/// before that the task's word, then that of who assembled this for idle ticks,
+/// then the agent's.
+fn asked(ports: &Ports, run: &Run, agent: &Agent) -> Vec<String> {
+    let perceived = run.transcript().models();
+    if perceived.iter().any(|name| !name.is_empty()) {
+        return perceived.to_vec();
+    }
+    let task = run.task();
+    if let Some(named) = &task.model {
+        return vec![named.clone()];
+    }
+    let is_idle = kind(agent, task) == Some(IDLE_TICK) && !agent.idle_models.is_empty();
+    match ports.models.idle().filter(|_| is_idle) {
+        Some(idle) => vec![idle],
+        None if is_idle => agent.idle_models.clone(),
+        None => agent.models.clone(),
+    }
+}
+
+/// The tools of a run, and which of them others bring. After the model was told of
+/// its tools nothing comes to them; what others no longer bring is gone, and a call
+/// of it says so.
+async fn tools(
+    ports: &Ports,
+    run: &Run,
+    agent: &Agent,
+) -> Result<(BTreeMap<String, Equipped>, Vec<String>), String> {
+    let mut tools = BTreeMap::new();
+    let mut brought = Vec::new();
+    let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
+    let reads = !agent.skills.is_empty() && ports.tools.find(READ_SKILL).is_some();
+    let reading = reads.then_some(READ_SKILL);
+    let named = agent.tools.iter().map(String::as_str);
+    for name in named.chain(paging).chain(reading) {
+        // Its schema is the result's, whether it is listed or not.
+        if let Some(equipped) = ports.tools.find(name) {
+            tools.insert(name.to_owned(), equipped.clone());
+            continue;
+        }
+        let Some(supplied) = ports.supplies.find(name, run.id()).await else {
+            return Err(format!(
+                "Agent `{}` uses the tool `{name}`, which this worker does not have. \
+                 Configure it, or start a worker that has it.",
+                agent.name
+            ));
+        };
+        for equipped in supplied? {
+            let name = equipped.card().name.as_str().to_owned();
+            if !run.is_perceived() || run.sights().supplied().contains(&name) {
+                brought.push(name.clone());
+                tools.insert(name, equipped);
+            }
+        }
+    }
+    Ok((tools, brought))
+}
+
+fn contract(agent: &Agent) -> Result<Option<Contract>, String> {
+    let contract = agent.output.as_ref().map(Contract::new).transpose();
+    contract.map_err(|why| {
+        format!(
+            "The output schema of agent `{}` is broken: {why}. Mend it and submit the task again.",
+            agent.name
+        )
+    })
+}
+
+/// The names that models are told, and ours behind them.
+fn wires(tools: &BTreeMap<String, Equipped>) -> BTreeMap<String, String> {
+    let wired = |(name, tool): (&String, &Equipped)| {
+        let wire = tool.card().name.wire().into_owned();
+        (wire, name.clone())
+    };
+    tools.iter().map(wired).collect()
 }
 
 /// The models of these names, each once; no name: the project's own.

@@ -6,6 +6,8 @@ use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::ToolCard;
 use serde_json::{Value, json};
 
+use crate::contract::Contract;
+
 /// A control tool as it is written down here.
 struct Written {
     name: &'static str,
@@ -95,6 +97,16 @@ fn wait() -> Written {
         }),
         required: &[],
     }
+}
+
+/// The card of `finish` where the result must be of this kind.
+pub(crate) fn finish_with(contract: &Contract) -> Option<ToolCard> {
+    let card = card(finish())?;
+    Some(ToolCard {
+        description: format!("{} It must fit the schema.", card.description),
+        schema: contract.of_finish(),
+        ..card
+    })
 }
 
 fn finish() -> Written {

@@ -9,7 +9,9 @@ mod bound;
 pub(crate) mod charge;
 mod compact;
 mod desk;
+mod gauge;
 mod hands;
+mod look;
 mod think;
 
 use longhaul_run::{Input, Step, next};
@@ -19,15 +21,23 @@ pub use crate::drive::charge::{Charge, Parting};
 use crate::drive::act::act;
 use crate::drive::compact::compact;
 use crate::drive::desk::{Arrived, Desk};
+use crate::drive::look::{look, look_again};
 use crate::drive::think::think;
 use crate::error::Error;
 use crate::ledger::Told;
-use crate::perceive::perceive;
 use crate::ports::Ports;
 
 /// Drives a run. Dropping the future is a crash: nothing is lost by it but what
 /// no journal knows of.
 pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
+    let run = charge.claimed.run;
+    let parted = go(ports, charge).await;
+    // Whatever was opened for this run alone is not needed while it rests.
+    ports.supplies.let_go(run).await;
+    parted
+}
+
+async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
     let (mut desk, arrived) = Desk::open(ports, charge).await?;
     let mut input = match arrived {
         Arrived::Equipped => Some(Input::GoOn),
@@ -38,7 +48,8 @@ pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
             return Ok(Parting::Gone);
         }
         input = match next(desk.ledger.run(), desk.ledger.now()) {
-            Step::Perceive => Some(look(&mut desk).await?),
+            Step::Perceive => look(&mut desk).await?,
+            Step::Look => look_again(&mut desk).await?,
             Step::AskModel(ask) => think(&mut desk, ask).await?,
             Step::Compact(ask) => compact(&mut desk, ask).await?,
             Step::UseTools(todos) => act(&mut desk, todos).await?,
@@ -47,15 +58,4 @@ pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
         };
     }
     Ok(Parting::Gone)
-}
-
-async fn look(desk: &mut Desk) -> Result<Input, Error> {
-    let Some(capsule) = &desk.capsule else {
-        return Ok(Input::GoOn);
-    };
-    let seen = perceive(&desk.ports, capsule, desk.ledger.run()).await?;
-    Ok(match seen {
-        Ok(seen) => Input::Perceived(Box::new(seen)),
-        Err(sentence) => Input::Missing(sentence),
-    })
 }

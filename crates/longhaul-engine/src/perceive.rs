@@ -1,11 +1,12 @@
 //! What a run sees before it thinks: rendered once, journaled, never again.
 //!
-//! Never: asked twice for the same look.
+//! Never: looks itself. Somebody has looked, or nobody does.
 
 use longhaul_core::change::Blob;
 use longhaul_core::message::{Message, Part};
+use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::Ask;
-use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::raw::Body;
 use longhaul_core::usage::Tariff;
 use longhaul_run::Run;
 use longhaul_run::input::Perceived;
@@ -14,40 +15,40 @@ use serde_json::{Value, json};
 use crate::capsule::Capsule;
 use crate::compactor::compactor;
 use crate::error::Error;
+use crate::events;
 use crate::ports::Ports;
+use crate::prompt::Sections;
 use crate::recollect::{MESSAGES_MAX, TOKENS_MAX, recollect};
 use crate::template;
 
 /// A text that is longer is kept once for all runs that say the same.
 const INLINE_BYTES_MAX: usize = 1_024;
 
-/// Looks at the world and makes the prompt; the error is a sentence that says
-/// what is missing.
+/// So many identical calls end a run whose agent says nothing of it.
+const CIRCLES_MAX: u32 = 16;
+
+/// Scripts say the same again and again because they were written so.
+const SCRIPTED: &str = "scripted/";
+
+/// Makes the prompt of what was seen; the error is a sentence that says what is
+/// missing.
 pub(crate) async fn perceive(
     ports: &Ports,
     capsule: &Capsule,
     run: &Run,
+    seen: Option<Perception>,
 ) -> Result<Result<Perceived, String>, Error> {
-    let task = run.task();
     let memory = remember(ports, run).await?;
-    let mut values = template::values(&task.input, capsule.context());
-    values["memory"] = json!(memory.iter().map(said).collect::<Vec<_>>());
-    let system = match template::fill(&capsule.agent.prompt, &values) {
-        Ok(system) => system,
-        Err(why) => {
-            return Ok(Err(format!(
-                "The prompt of agent `{}` can't be made: {why}. Mend the agent's file and \
-                 submit the task again.",
-                capsule.agent.name
-            )));
-        }
+    let told = match tell(ports, capsule, run, (&memory, seen.as_ref())) {
+        Ok(told) => told,
+        Err(sentence) => return Ok(Err(sentence)),
     };
     let mut blobs = Vec::new();
-    let system = body(system, &mut blobs);
+    let system = body(told.system, &mut blobs);
     let tools = body(table(capsule), &mut blobs);
-    let mut opening = task.history.clone();
+    let mut opening = run.task().history.clone();
     opening.extend(memory);
-    opening.push(Message::user(input_text(&task.input)));
+    opening.push(Message::user(told.asked));
     let mut names = capsule.models().iter().map(|found| found.name.clone());
     let ask = Ask {
         run: run.id(),
@@ -62,16 +63,79 @@ pub(crate) async fn perceive(
     let tariffs = capsule.models().iter();
     let tariffs = tariffs.map(|found| found.model.quote(&ask).tariff);
     let tariff = tariffs.reduce(Tariff::dearest).unwrap_or_default();
+    let (world, context) = seen.map(|seen| (seen.world, seen.context)).unzip();
     Ok(Ok(Perceived {
         system,
         tools,
         opening,
         fallbacks: names.collect(),
         compactor: compactor(&*ports.models, &ask),
+        circles: circles(capsule, &ask.model),
         model: ask.model,
         tariff,
+        world: world.map(|world| body(world.as_str().to_owned(), &mut blobs)),
+        context: context.unwrap_or_default(),
+        supplied: capsule.supplied().map(str::to_owned).collect(),
         blobs,
     }))
+}
+
+/// What a run is told: who it is, and what it is asked.
+struct Told {
+    system: String,
+    asked: String,
+}
+
+fn tell(
+    ports: &Ports,
+    capsule: &Capsule,
+    run: &Run,
+    (memory, seen): (&[Message], Option<&Perception>),
+) -> Result<Told, String> {
+    let (agent, task) = (&capsule.agent, run.task());
+    let mut values = template::values(&task.input, &capsule.context_with(seen));
+    values["memory"] = json!(memory.iter().map(said).collect::<Vec<_>>());
+    if let Some(seen) = seen {
+        values["perception"] = seen.world.value();
+    }
+    let wrong = |what: &str, why: &str| {
+        let name = &agent.name;
+        format!(
+            "{what} of agent `{name}` can't be made: {why}. Mend the agent's file and submit the \
+             task again."
+        )
+    };
+    let identity =
+        template::fill(&agent.prompt, &values).map_err(|why| wrong("The prompt", &why))?;
+    let event = events::kind(agent, task);
+    let asked = events::words(agent, task, &values).map_err(|why| {
+        let event = event.unwrap_or_default();
+        wrong(&format!("The words for the event `{event}`"), &why)
+    })?;
+    let speaks_of = |name| template::mentions(&agent.prompt, name);
+    let world = seen.map(|seen| &seen.world);
+    let notes = |name: &str| capsule.tool(name).is_some();
+    let sections = Sections {
+        identity: &identity,
+        world: world.filter(|world| world.as_str() != "null" && !speaks_of("perception")),
+        skills: capsule.skills(),
+        notes: notes("remember") && notes("recall") && !speaks_of("memory"),
+        rules: &agent.house_rules,
+        contract: capsule.contract(),
+        event,
+        now: ports.clock.now(),
+    };
+    let system = sections.prompt(run);
+    Ok(Told { system, asked })
+}
+
+/// When a run that turns in circles ends: as the agent says, and otherwise after a
+/// while, unless a script is what it follows.
+fn circles(capsule: &Capsule, model: &str) -> Option<u32> {
+    match capsule.agent.guards {
+        Some(guards) => guards.identical_calls,
+        None => (!model.starts_with(SCRIPTED)).then_some(CIRCLES_MAX),
+    }
 }
 
 /// A text that stands in the event, or is kept under its hash.
@@ -87,25 +151,15 @@ fn body(text: String, blobs: &mut Vec<Blob>) -> Body {
 
 /// The table of tools as models are told of them.
 fn table(capsule: &Capsule) -> String {
-    let rows = capsule.tools().map(|equipped| {
+    let rows = capsule.wired().map(|(wire, equipped)| {
         let card = equipped.card();
         json!({
-            "name": card.name.wire(),
+            "name": wire,
             "description": card.description,
             "schema": card.schema,
         })
     });
     Value::Array(rows.collect()).to_string()
-}
-
-/// What the model is asked: a text as it is, anything else as JSON.
-fn input_text(input: &RawJson) -> String {
-    match input.value() {
-        Value::String(text) => text,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            input.as_str().to_owned()
-        }
-    }
 }
 
 /// The newest part of the thread that fits, beginning with what a person said.

@@ -30,6 +30,12 @@ pub trait Models: Send + Sync + fmt::Debug {
     /// The model of this name, `provider/model` or short; none named: the
     /// project's own. The error is a sentence that says what to configure.
     fn find(&self, name: Option<&str>) -> Result<Found, String>;
+
+    /// The model that runs of idle ticks ask, whatever an agent's file says of them;
+    /// none: what it says.
+    fn idle(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A model under its full name.

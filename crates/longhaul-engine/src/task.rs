@@ -29,6 +29,9 @@ pub struct Task {
     pub inbox: Option<InboxName>,
     /// What kind of task it is, for filters.
     pub kind: Option<String>,
+    /// It is an event: its kind and its input are told to the agent in words.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub event: bool,
     /// Higher goes first.
     pub priority: i32,
     /// Only one run of a lane goes at a time; none: what the agent's file says.
@@ -66,6 +69,7 @@ impl Task {
             model: None,
             inbox: None,
             kind: None,
+            event: false,
             priority: 0,
             lane: None,
             thread: None,

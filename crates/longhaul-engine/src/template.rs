@@ -33,6 +33,18 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     Ok(filled)
 }
 
+/// Whether a template speaks of this value.
+pub(crate) fn mentions(source: &str, name: &str) -> bool {
+    let of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let opens = source.match_indices('{').map(|(at, _)| &source[at + 1..]);
+    let tags = opens.filter_map(|after| {
+        let inside = after.strip_prefix(['{', '%'])?;
+        inside.split('}').next()
+    });
+    tags.flat_map(|tag| tag.split(|letter| !of_name(letter)))
+        .any(|word| word == name)
+}
+
 /// What every template of an agent can speak of.
 pub(crate) fn values(input: &RawJson, context: &BTreeMap<String, RawJson>) -> Value {
     let context: serde_json::Map<_, _> = context
@@ -63,6 +75,16 @@ mod tests {
         check("{{ input.branch }}", Err("undefined"));
         check("{{ nothing }}", Err("undefined"));
         check("{% include 'x' %}", Err("template"));
+    }
+
+    #[test]
+    fn what_a_template_speaks_of_is_seen() {
+        let uses = |source| mentions(source, "perception");
+        assert!(uses("You see {{ perception.summary }}."));
+        assert!(uses("{% if perception %}Look.{% endif %}"));
+        assert!(!uses("Your perception is sharp, {{ input.name }}."));
+        assert!(!uses("{{ my_perception }}"));
+        assert!(!uses(r#"Say {"perception": 1}."#));
     }
 
     #[test]

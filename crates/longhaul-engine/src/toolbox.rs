@@ -45,6 +45,11 @@ impl Equipped {
         Self::of(card, Some(tool))
     }
 
+    /// A tool that the heart knows, or why its schema is none.
+    pub(crate) fn control(card: ToolCard) -> Result<Self, BadTool> {
+        Self::of(card, None)
+    }
+
     fn of(card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<Self, BadTool> {
         let validator = jsonschema::validator_for(&card.schema).map_err(|why| BadTool::Schema {
             tool: card.name.clone(),

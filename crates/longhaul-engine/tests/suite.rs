@@ -2,10 +2,12 @@
 
 #[cfg(test)]
 mod suite {
+    mod contract;
     mod control;
     mod cost;
     mod dispatch;
     mod doubt;
+    mod events;
     mod faults;
     mod gates;
     mod house;
@@ -14,12 +16,15 @@ mod suite {
     mod memory;
     mod output;
     mod passes;
+    mod perception;
+    mod progress;
     mod recover;
     mod sim;
     mod simulation;
     mod steer;
     mod stop;
     mod submit;
+    mod supplies;
     mod talk;
     mod worker;
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
-use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::model::{Answered, Ask, Ear, Model, NOW_HEADING, Quote};
 use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::usage::{Micros, Price, Tariff};
 
@@ -88,7 +88,8 @@ impl CassetteModel {
         };
         let masked = |text: &str| self.mask.hide(text.to_owned());
         if let Some(system) = &question.system {
-            diff::texts("the system prompt", system, &masked(words(&ask.system)))?;
+            let now = masked(words(&ask.system));
+            diff::texts("the system prompt", steady(system), steady(&now))?;
         }
         if let Some(tools) = &question.tools {
             diff::json(
@@ -173,6 +174,12 @@ impl Model for CassetteModel {
             ))),
         }
     }
+}
+
+/// A system prompt without what is of the moment in it: the time is never the same.
+fn steady(system: &str) -> &str {
+    let until = system.rfind(NOW_HEADING);
+    system[..until.unwrap_or(system.len())].trim_end()
 }
 
 /// A text that is spelled out; a blob's is not, and is then another.

@@ -5,6 +5,7 @@
 //! calls, results with the start of the next turn.
 
 mod act;
+pub(crate) mod aside;
 pub(crate) mod call;
 mod close;
 mod conclude;

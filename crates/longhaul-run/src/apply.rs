@@ -117,6 +117,7 @@ impl Control {
             .iter()
             .filter_map(crate::state::call::Call::result)
             .collect();
+        let circles = self.circles.after(&acting.calls);
         // A call beside it failed or was refused: the agent should know before it ends.
         let is_fine = acting.calls.iter().all(|call| {
             matches!(
@@ -137,6 +138,7 @@ impl Control {
                 sleep: None,
             }),
         };
+        self.circles = circles;
         Some(Message::Results(results))
     }
 }

@@ -11,7 +11,7 @@ mod tools;
 use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered};
-use longhaul_core::event::tool::ToolVerified;
+use longhaul_core::event::tool::{ToolProgress, ToolVerified};
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
@@ -43,6 +43,22 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
     match input {
         Input::GoOn => go_on(&mut draft)?,
         Input::Perceived(seen) => perceived(&mut draft, *seen)?,
+        Input::Looked(looked) => {
+            draft.look = Some(*looked);
+            advance(&mut draft)?;
+        }
+        Input::Progress {
+            call,
+            percent,
+            message,
+        } => {
+            let progress = ToolProgress {
+                call,
+                message,
+                percent,
+            };
+            tools::progress(&mut draft, progress)?;
+        }
         Input::Replied(replied) if replied.calls.len() > CALLS_MAX => {
             let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
             failure.usage = Some(replied.answered.usage);
@@ -109,6 +125,10 @@ fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
             fallbacks: seen.fallbacks,
             tariff: seen.tariff,
             compactor: seen.compactor,
+            world: seen.world,
+            context: seen.context,
+            supplied: seen.supplied,
+            circles: seen.circles,
         })))?;
         seen.blobs
             .into_iter()

@@ -11,7 +11,7 @@ use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::time::Timestamp;
 
-use crate::input::Moment;
+use crate::input::{Looked, Moment};
 use crate::refusal::Refusal;
 use crate::state::Run;
 use crate::state::control::Control;
@@ -24,6 +24,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) control: Control,
     pub(crate) batch: Batch,
     pub(crate) moment: Moment,
+    /// What somebody saw just now who looked at the world again.
+    pub(crate) look: Option<Looked>,
 }
 
 impl<'a> Draft<'a> {
@@ -33,6 +35,7 @@ impl<'a> Draft<'a> {
             control: run.control.clone(),
             batch: Batch::default(),
             moment,
+            look: None,
         }
     }
 

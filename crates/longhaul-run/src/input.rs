@@ -3,17 +3,18 @@
 //! Never: a result that is produced again. Inputs are decided again when the
 //! journal has moved on; the model and the tools are not asked again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::run::Compactor;
 use longhaul_core::event::tool::{Finding, ToolOutput};
-use longhaul_core::event::turn::Appraisal;
+use longhaul_core::event::turn::{Appraisal, Fit, Seen};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
 use longhaul_core::port::model::Answered;
-use longhaul_core::raw::Body;
+use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Micros, Tariff, Usage};
 
@@ -28,6 +29,17 @@ pub enum Input {
     GoOn,
     /// The world was looked at and the prompt made.
     Perceived(Box<Perceived>),
+    /// Somebody looked at the world again before a turn.
+    Looked(Box<Looked>),
+    /// A call says how far it is.
+    Progress {
+        /// Which call.
+        call: CallId,
+        /// In percent, where that is known.
+        percent: Option<u8>,
+        /// In words.
+        message: String,
+    },
     /// The model replied.
     Replied(Box<Replied>),
     /// The model did not reply.
@@ -98,8 +110,25 @@ pub struct Perceived {
     pub tariff: Tariff,
     /// Who sums up what no longer fits; none: the run's own model.
     pub compactor: Option<Compactor>,
-    /// Contents that prompt and table name by hash.
+    /// The world as somebody saw it; none: nobody looked.
+    pub world: Option<Body>,
+    /// What whoever looked gives to tools.
+    pub context: BTreeMap<String, RawJson>,
+    /// Those tools of the table that others bring.
+    pub supplied: Vec<String>,
+    /// So many identical calls in a row end the run; none: never.
+    pub circles: Option<u32>,
+    /// Contents that prompt, table and world name by hash.
     pub blobs: Vec<Blob>,
+}
+
+/// What a later look at the world gave. Nothing in it: all is as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// What the model is told of it.
+    pub words: Option<Arc<str>>,
+    /// What is new.
+    pub seen: Option<Seen>,
 }
 
 /// A reply, and what the engine found out about its calls.
@@ -109,6 +138,8 @@ pub struct Replied {
     pub answered: Answered,
     /// One for each call, in the model's order.
     pub calls: Vec<Appraisal>,
+    /// Whether the words fit the schema of the run's result.
+    pub fit: Option<Fit>,
     /// How long it took.
     pub active: Millis,
 }

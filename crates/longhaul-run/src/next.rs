@@ -13,6 +13,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Outcome, Wait};
 use longhaul_core::time::Timestamp;
 
+use crate::advance::aside::wants_look;
 use crate::decide::decide;
 use crate::input::{Input, Moment};
 use crate::state::Run;
@@ -24,6 +25,8 @@ use crate::state::stage::{Asking, Stage};
 pub enum Step {
     /// Look at the world and make the prompt.
     Perceive,
+    /// Look at the world again, before the next turn.
+    Look,
     /// Ask the model. Its start is durable.
     AskModel(Ask),
     /// Make these calls, or look after them. Their starts are durable.
@@ -93,7 +96,12 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
                 step
             }
         }
-        Stage::New | Stage::Asking(_) | Stage::Thinking(_) | Stage::Concluding(_) => due(run, now),
+        Stage::Thinking(thinking) => match due(run, now) {
+            // Nothing to state: somebody must look before the model is asked.
+            Step::Rest if wants_look(control, thinking) => Step::Look,
+            step => step,
+        },
+        Stage::New | Stage::Asking(_) | Stage::Concluding(_) => due(run, now),
         Stage::Ended(_) => Step::Rest,
     }
 }

@@ -4,7 +4,9 @@
 //! is a cache that any build may throw away.
 
 pub mod call;
+pub mod circles;
 pub mod control;
+pub mod seen;
 pub mod sleep;
 pub mod stage;
 pub mod transcript;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::state::control::{Control, Rest};
+use crate::state::seen::Sights;
 use crate::state::stage::Stage;
 use crate::state::transcript::Transcript;
 
@@ -33,6 +36,8 @@ pub struct Run {
     pub(crate) control: Control,
     pub(crate) transcript: Transcript,
     pub(crate) tools_called: Vec<String>,
+    #[serde(default)]
+    pub(crate) sights: Sights,
 }
 
 /// A journal that does not fold: a fault, because nothing we write is like that.
@@ -80,6 +85,7 @@ impl Run {
             control: Control::new(first.run, &task),
             transcript: Transcript::default(),
             tools_called: Vec::new(),
+            sights: Sights::default(),
             seq: first.seq,
             task,
         })
@@ -99,6 +105,12 @@ impl Run {
             .map_err(|why| misfit(entry, why))?;
         if let Event::RunPerceived(seen) = &entry.event {
             self.transcript.perceive(seen);
+            self.sights = Sights::first(seen);
+        }
+        if let Event::TurnStarted(started) = &entry.event
+            && let Some(seen) = &started.seen
+        {
+            self.sights.again(seen);
         }
         if let Event::TurnFailed(failed) = &entry.event
             && let Some(other) = &failed.instead
@@ -181,6 +193,16 @@ impl Run {
     /// The words.
     pub const fn transcript(&self) -> &Transcript {
         &self.transcript
+    }
+
+    /// What was seen of the world.
+    pub const fn sights(&self) -> &Sights {
+        &self.sights
+    }
+
+    /// Whether its world was looked at and its prompt made.
+    pub const fn is_perceived(&self) -> bool {
+        !matches!(self.control.stage, Stage::New)
     }
 
     /// The tools that were called, in order and with repeats.

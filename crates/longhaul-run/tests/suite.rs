@@ -20,5 +20,6 @@ mod suite {
     mod shorten;
     mod steers;
     mod strict;
+    mod wishes;
     mod world;
 }

@@ -6,7 +6,7 @@ mod suite {
     mod files;
     mod kit;
     mod memory;
-    mod typed;
     mod skill;
+    mod typed;
     mod vault;
 }

@@ -2,13 +2,15 @@
 //!
 //! Never: facts about a turn, a call or a gate.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureClass;
 use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::Raise;
-use crate::raw::Body;
+use crate::raw::{Body, RawJson};
 use crate::status::{Fault, Output, Wait};
 use crate::task::TaskSpec;
 use crate::time::Millis;
@@ -49,6 +51,19 @@ pub struct RunPerceived {
     /// Who sums up what no longer fits; none: the run's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactor: Option<Compactor>,
+    /// The world as somebody saw it, as JSON; none: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<Body>,
+    /// What whoever looked gives to tools, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub context: BTreeMap<String, RawJson>,
+    /// Those tools of the table that others bring: what they bring later is not told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supplied: Vec<String>,
+    /// So many identical calls with identical results in a row end the run, and at
+    /// half of it the model is told; none: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circles: Option<u32>,
 }
 
 /// A model that sums up conversations.

@@ -29,6 +29,9 @@ pub struct ToolProgress {
     pub call: CallId,
     /// How far.
     pub message: String,
+    /// How far in percent, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
 }
 
 /// What a tool gave back.

@@ -2,6 +2,7 @@
 //!
 //! Never: the request. It is the fold of what came before.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::failure::Failure;
 use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubt};
+use crate::raw::{Hash, RawJson};
 use crate::time::Millis;
 use crate::usage::{Hold, Micros, Usage};
 
@@ -30,6 +32,43 @@ pub struct TurnStarted {
     /// The model that is asked, where it is not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What the runtime tells the model before it speaks, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asides: Vec<Aside>,
+    /// What somebody saw who looked at the world again; none: nothing else than before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+}
+
+/// Words of the runtime that the model reads as a user's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aside {
+    /// What they are about.
+    pub about: About,
+    /// The words.
+    pub text: Arc<str>,
+}
+
+/// What words of the runtime are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// The final answer does not fit its schema.
+    Output,
+    /// The same call gives the same result again and again.
+    Circles,
+    /// The world as it is now.
+    World,
+}
+
+/// What a later look at the world gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The hash of the world's JSON: an unchanged one is not told again.
+    pub world: Hash,
+    /// What tools are given from now on, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub context: BTreeMap<String, RawJson>,
 }
 
 /// What a model's call is for.
@@ -70,6 +109,21 @@ pub struct TurnCompleted {
     /// What each call of the reply is, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Appraisal>,
+    /// Whether the words fit the schema of the run's result; none: there is no
+    /// schema, or these are not the last words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
+}
+
+/// Whether a final answer fits its schema: judged once and journaled, so that a
+/// later build does not judge it otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fit {
+    /// It does, and this is the data in it.
+    Fits(RawJson),
+    /// It does not, and why, in words for the model.
+    Misfit(String),
 }
 
 /// What the engine found out about a call before anything is decided: journaled,

@@ -22,6 +22,10 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure>;
 }
 
+/// What stands below this heading in a system prompt is of the moment, such as the
+/// time: it is another in every run, and comparing it says nothing.
+pub const NOW_HEADING: &str = "## Current state\n";
+
 /// One question: the fold of everything before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {

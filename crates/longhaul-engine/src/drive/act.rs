@@ -64,7 +64,8 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
     }
     let epoch = desk.ledger.claimed().epoch;
     for todo in fresh {
-        let around = capsule.around(desk.ledger.run(), todo.call, epoch);
+        let mut around = capsule.around(desk.ledger.run(), todo.call, epoch);
+        around.progress = desk.gauge.reporter(todo.call);
         let equipped = capsule.tool(todo.tool.as_str());
         let tool = equipped.and_then(|equipped| equipped.tool.clone());
         let (Some(equipped), Some(tool)) = (equipped, tool) else {
@@ -76,14 +77,15 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
             continue;
         };
         let input = capsule.without_injected(equipped, todo.input.value());
-        desk.hands.begin(Begun {
+        let begun = Begun {
             timeout: equipped.card().timeout.unwrap_or(CALL_TIMEOUT),
             tool,
             input,
             around,
             class: todo.class,
             clock: desk.ports.clock.clone(),
-        });
+        };
+        desk.hands.begin(begun, desk.gauge.begin(todo.call));
     }
     true
 }
@@ -95,6 +97,7 @@ async fn gather(desk: &mut Desk) -> Result<Option<Vec<Ended>>, Error> {
         lease: &desk.lease,
         stop: &desk.stop,
         hears_messages: true,
+        gauge: Some((&desk.gauge, &*desk.ports.clock)),
     };
     let hands = &mut desk.hands;
     let first = ears.attend(pin!(hands.next())).await?;
@@ -186,6 +189,7 @@ async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
         lease: &desk.lease,
         stop: &desk.stop,
         hears_messages: false,
+        gauge: None,
     };
     Ok(match ears.attend(looking).await? {
         First::Done(finding) => Some(found(todo.call, finding)),

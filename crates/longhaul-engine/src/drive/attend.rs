@@ -5,9 +5,13 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use longhaul_core::time::Clock;
+use longhaul_run::Input;
+
+use crate::drive::gauge::Gauge;
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Told};
 use crate::stop::Stop;
 
 /// Why work is cut off.
@@ -40,6 +44,16 @@ pub(super) struct Ears<'a> {
     pub(super) stop: &'a Stop,
     /// A look changes nothing and is soon over: no message cuts it off.
     pub(super) hears_messages: bool,
+    /// Where calls say how far they are.
+    pub(super) gauge: Option<(&'a Gauge, &'a dyn Clock)>,
+}
+
+/// The next word of a call, if anybody listens.
+async fn heard_of(gauge: Option<(&Gauge, &dyn Clock)>) -> Input {
+    match gauge {
+        Some((gauge, clock)) => gauge.next(clock).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Ears<'_> {
@@ -58,6 +72,12 @@ impl Ears<'_> {
                 () = self.lease.lost() => return Ok(First::Cut(Cut::Lost)),
                 () = self.stop.cutting() => return Ok(First::Cut(Cut::Stopping)),
                 () = self.ledger.nudged() => {}
+                word = heard_of(self.gauge) => {
+                    if self.ledger.tell(word).await? == Told::Gone {
+                        return Ok(First::Cut(Cut::Lost));
+                    }
+                    continue;
+                }
             }
             self.ledger.catch_up().await?;
         }

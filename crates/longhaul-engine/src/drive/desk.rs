@@ -7,6 +7,7 @@ use longhaul_core::raw::{BlobRef, Body};
 
 use crate::capsule::Capsule;
 use crate::drive::charge::Charge;
+use crate::drive::gauge::Gauge;
 use crate::drive::hands::Hands;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -24,6 +25,8 @@ pub(super) struct Desk {
     /// None: a part is missing, and the run waits for it.
     pub(super) capsule: Option<Capsule>,
     pub(super) hands: Hands,
+    /// How far the calls are.
+    pub(super) gauge: Gauge,
     /// Prompt and table, read once.
     texts: Vec<(BlobRef, Body)>,
 }
@@ -51,6 +54,7 @@ impl Desk {
             stop: charge.stop,
             capsule,
             hands: Hands::default(),
+            gauge: Gauge::default(),
             texts: Vec::new(),
         };
         Ok((desk, arrived))

@@ -18,6 +18,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolEnd;
 use serde_json::Value;
 
+use crate::drive::gauge::Open;
 use crate::mishap;
 
 /// A call that says nothing of its time may take this long.
@@ -53,6 +54,7 @@ struct Running {
     call: CallId,
     class: EffectClass,
     work: BoxFuture<'static, Ended>,
+    _heard: Option<Open>,
 }
 
 impl fmt::Debug for Running {
@@ -75,12 +77,13 @@ impl Hands {
         self.running.is_empty()
     }
 
-    /// Begins a call.
-    pub(super) fn begin(&mut self, begun: Begun) {
+    /// Begins a call. What it says of itself is heard as long as it goes on.
+    pub(super) fn begin(&mut self, begun: Begun, heard: Open) {
         self.running.push(Running {
             call: begun.around.call,
             class: begun.class,
             work: make(begun).boxed(),
+            _heard: Some(heard),
         });
     }
 
@@ -90,6 +93,7 @@ impl Hands {
             call: ended.call,
             class: EffectClass::Pure,
             work: async move { ended }.boxed(),
+            _heard: None,
         });
     }
 
@@ -178,6 +182,7 @@ mod tests {
     use longhaul_core::time::Timestamp;
 
     use super::*;
+    use crate::drive::gauge::Gauge;
 
     /// A clock that stands.
     #[derive(Debug)]
@@ -251,11 +256,13 @@ mod tests {
     fn a_call_that_was_let_go_of_never_comes_back() {
         let done = Arc::default();
         let mut hands = Hands::default();
-        hands.begin(begun(1, EffectClass::Pure, &done));
+        let gauge = Gauge::default();
+        let heard = |index| gauge.begin(CallId { turn: 1, index });
+        hands.begin(begun(1, EffectClass::Pure, &done), heard(1));
         assert!(hands.next().now_or_never().is_none(), "it is under way");
         let gone = hands.let_go(EffectClass::may_repeat);
         assert_eq!(gone, [CallId { turn: 1, index: 1 }]);
-        hands.begin(begun(2, EffectClass::Once, &done));
+        hands.begin(begun(2, EffectClass::Once, &done), heard(2));
         assert!(hands.next().now_or_never().is_none(), "so is the second");
         let ended = hands.next().now_or_never().flatten().expect("it ends");
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
@@ -289,7 +296,8 @@ mod tests {
             let mut begun = begun(1, class, &Arc::default());
             begun.tool = Arc::new(Unsure(begun.tool.card().clone()));
             let mut hands = Hands::default();
-            hands.begin(begun);
+            let heard = Gauge::default().begin(begun.around.call);
+            hands.begin(begun, heard);
             let ended = hands.next().now_or_never().flatten().expect("it ends");
             assert_eq!(ended.end, end, "{class:?}");
             assert_eq!(ended.output, ToolOutput::text("its server is gone"));

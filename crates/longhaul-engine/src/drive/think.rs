@@ -65,9 +65,13 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
         let capsule = desk.capsule.as_ref()?;
         let calls = answered.reply.calls();
         let calls = calls.map(|call| appraise(capsule, call)).collect();
+        let fit = capsule
+            .contract()
+            .and_then(|contract| contract.judge(&answered));
         Some(Input::Replied(Box::new(Replied {
             answered,
             calls,
+            fit,
             active,
         })))
     }))
@@ -106,6 +110,7 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         lease: &desk.lease,
         stop: &desk.stop,
         hears_messages: true,
+        gauge: None,
     };
     Ok(match ears.attend(question).await? {
         First::Done(Ok(Ok(answered))) => Heard::Reply(answered),

@@ -78,6 +78,7 @@ fn question(step: Step) -> Option<Ask> {
         Step::AskModel(ask) => Some(ask),
         Step::Compact(ask) => Some(summary::question(ask)),
         Step::Perceive
+        | Step::Look
         | Step::UseTools(_)
         | Step::Park(_)
         | Step::Finish(_)

@@ -13,6 +13,7 @@ use longhaul_run::submit::submit;
 
 use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
+use crate::events;
 use crate::handle::{Longhaul, within};
 use crate::task::Task;
 use crate::template;
@@ -117,9 +118,14 @@ impl Longhaul {
             None => InboxName::new(INBOX).map_err(bad)?,
         };
         let lane = lane(&agent, &task)?;
+        let mut policy = agent.policy(&self.defaults, task.budget);
+        if events::is_event(&agent, task.kind.as_deref(), task.event) {
+            policy.max_turns.get_or_insert(events::TURNS_MAX);
+        }
         let spec = TaskSpec {
             definition: definition.hash(),
-            policy: agent.policy(&self.defaults, task.budget),
+            policy,
+            event: task.event,
             context: task.context,
             history: task.history,
             model: task.model,

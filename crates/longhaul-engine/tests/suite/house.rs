@@ -3,8 +3,10 @@
 //!
 //! Never: a bare sleep. Facts are waited for, with a deadline.
 
+pub(super) mod eye;
 pub(super) mod model;
 pub(super) mod shaky;
+pub(super) mod stock;
 pub(super) mod tool;
 
 use std::sync::{Arc, Mutex};
@@ -18,6 +20,7 @@ use longhaul_core::port::store::GatesAsk;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::agent::wish::{Every, Eye, Sight};
 use longhaul_engine::agent::{Agent, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
@@ -35,8 +38,10 @@ use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
 use tokio::task::JoinSet;
 
+use crate::suite::house::eye::Witness;
 use crate::suite::house::model::{Actor, Line};
 use crate::suite::house::shaky::Shaky;
+use crate::suite::house::stock::Stock;
 use crate::suite::house::tool::Hand;
 
 /// So long a test waits for a fact before it fails.
@@ -60,6 +65,8 @@ pub(crate) struct Plan {
     clock: Option<SimClock>,
     window: Option<u64>,
     helper: Option<Vec<Line>>,
+    eye: Option<Witness>,
+    stock: Option<Stock>,
 }
 
 /// A plan with these lines for the model.
@@ -75,6 +82,8 @@ pub(crate) fn plan(lines: impl IntoIterator<Item = Line>) -> Plan {
         clock: None,
         window: None,
         helper: None,
+        eye: None,
+        stock: None,
     }
 }
 
@@ -103,6 +112,21 @@ impl Plan {
     /// With a second model that sums up, and a first that is not played back.
     pub(crate) fn helped_by(mut self, lines: impl IntoIterator<Item = Line>) -> Self {
         self.helper = Some(lines.into_iter().collect());
+        self
+    }
+
+    /// With somebody who looks at the world.
+    pub(crate) fn looking(mut self, witness: &Witness, every: Every) -> Self {
+        self.eye = Some(witness.clone());
+        let eye = Eye::Named("witness".into());
+        self.agent.perception = Some(Sight { eye, every });
+        self
+    }
+
+    /// With tools that others bring.
+    pub(crate) fn supplied(mut self, stock: &Stock) -> Self {
+        self.stock = Some(stock.clone());
+        self.agent.tools.push(stock::NAME.into());
         self
     }
 
@@ -154,8 +178,14 @@ impl Plan {
             tools: Arc::new(
                 Toolbox::new(hands.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
             ),
-            supplies: Arc::new(NoSupplies),
-            eyes: Arc::new(NoEyes),
+            supplies: match self.stock {
+                Some(stock) => Arc::new(stock),
+                None => Arc::new(NoSupplies),
+            },
+            eyes: match self.eye {
+                Some(witness) => Arc::new(witness),
+                None => Arc::new(NoEyes),
+            },
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),
@@ -196,10 +226,11 @@ impl Models for Shelf {
         if let Some(sentence) = *self.gone.lock().unwrap() {
             return Err(sentence.to_owned());
         }
+        let named = name.filter(|name| name.contains('/'));
         let (name, model) = match (&self.helper, name) {
             (Some(helper), Some("compact" | "other/helper")) => ("other/helper", helper),
             (Some(_), _) => ("other/actor", &self.actor),
-            (None, _) => ("scripted/actor", &self.actor),
+            (None, _) => (named.unwrap_or("scripted/actor"), &self.actor),
         };
         let (name, model) = (name.to_owned(), model.clone());
         Ok(Found { name, model })

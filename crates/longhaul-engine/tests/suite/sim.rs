@@ -4,6 +4,7 @@
 //! Never: a rule. What must hold is checked by the testkit.
 
 mod drive;
+mod eye;
 mod luck;
 mod model;
 mod tool;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::wish::{Every, Eye, Sight};
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, NoEyes, NoSupplies, Ports};
+use longhaul_engine::ports::{Definitions, NoSupplies, Ports};
 use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_testkit::clock::SimClock;
@@ -26,6 +28,7 @@ use longhaul_testkit::sim::driver;
 use longhaul_testkit::sim::staff::Staff;
 
 use crate::suite::sim::drive::RealProcess;
+use crate::suite::sim::eye::SimEye;
 use crate::suite::sim::model::OneModel;
 use crate::suite::sim::tool::{SimTool, TOOLS};
 use crate::suite::sim::world::World;
@@ -54,6 +57,11 @@ fn agent() -> Agent {
         models: vec!["scripted/sim".into()],
         tools: named.map(|name| (*name).to_owned()).collect(),
         prompt: "You are simulated.".into(),
+        // Whether it looks before each turn is fate's to say.
+        perception: Some(Sight {
+            eye: Eye::Named("sim".into()),
+            every: Every::Run,
+        }),
         ..Agent::new(AgentName::new("simulated").unwrap())
     }
 }
@@ -73,7 +81,7 @@ fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
         models: Arc::new(OneModel::new(&world)),
         tools: Arc::new(Toolbox::new(tools).unwrap()),
         supplies: Arc::new(NoSupplies),
-        eyes: Arc::new(NoEyes),
+        eyes: Arc::new(SimEye(world.clone())),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),

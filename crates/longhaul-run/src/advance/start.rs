@@ -12,6 +12,7 @@ use longhaul_core::policy::budget::Cap;
 use longhaul_core::status::Fault;
 use longhaul_core::usage::{Left, Tariff};
 
+use crate::advance::aside::{asides, wants_look};
 use crate::advance::close;
 use crate::advance::go::Go;
 use crate::draft::Draft;
@@ -43,6 +44,11 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
     let Stage::Thinking(thinking) = &draft.control.stage else {
         return Ok(Go::On);
     };
+    let thinks = purpose == Purpose::Think;
+    // The world is looked at outside; the turn starts when it was.
+    if thinks && draft.look.is_none() && wants_look(&draft.control, thinking) {
+        return Ok(Go::Stop);
+    }
     let attempt = thinking.tries + 1;
     let helper = match purpose {
         Purpose::Think => None,
@@ -53,22 +59,25 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         tariff.max_output_tokens = tariff.max_output_tokens.min(SUMMARY_TOKENS_MAX);
     }
     let model = helper.map(|helper| helper.model.clone());
+    let asides = if thinks { asides(draft) } else { Vec::new() };
+    let said = asides.iter().map(|aside| aside.text.len() as u64);
+    let bytes = draft.control.bytes + said.sum::<u64>();
     // Providers refuse a question whose longest reply does not fit into the window.
     let room = tariff.window_tokens;
-    let room = room.saturating_sub(tariff.input_tokens(draft.control.bytes));
+    let room = room.saturating_sub(tariff.input_tokens(bytes));
     let mut max_tokens = tariff.max_output_tokens.min(room.max(REPLY_TOKENS_MIN));
-    let mut hold = tariff.hold(draft.control.bytes, max_tokens);
+    let mut hold = tariff.hold(bytes, max_tokens);
     if let Some(left) = draft.moment.left.filter(|left| !left.covers(hold)) {
         let short = if left.micros.is_some_and(|left| hold.micros > left) {
             Cap::Money
         } else {
             Cap::Tokens
         };
-        match affordable(&tariff, draft.control.bytes, left) {
+        match affordable(&tariff, bytes, left) {
             Some(_) if !draft.control.warned.contains(&short) => return warn(draft, short),
             Some(tokens) => {
                 max_tokens = tokens;
-                hold = tariff.hold(draft.control.bytes, max_tokens);
+                hold = tariff.hold(bytes, max_tokens);
             }
             None => {
                 draft.record(Event::BudgetReached(BudgetReached { cap: short }))?;
@@ -77,6 +86,8 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         }
     }
     let turn = draft.control.turn + 1;
+    let look = draft.look.take().filter(|_| thinks);
+    let seen = look.and_then(|look| look.seen);
     draft.record(Event::TurnStarted(TurnStarted {
         turn,
         attempt,
@@ -84,6 +95,8 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         hold,
         max_tokens,
         model,
+        asides,
+        seen,
     }))?;
     draft.change(Change::Hold(hold));
     Ok(Go::Stop)

@@ -8,11 +8,11 @@ use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::turn::Purpose;
 use longhaul_core::status::{Fault, Wait};
 
-use crate::advance::close;
 use crate::advance::go::Go;
 use crate::advance::park::{park, park_until};
 use crate::advance::start::start_turn;
 use crate::advance::steer::deliver;
+use crate::advance::{aside, close};
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::state::control::{Control, ROOM_TURNS};
@@ -62,6 +62,9 @@ pub(super) fn think(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
         let words = format!("{TRIES_MAX} questions of one turn were never answered");
         let hint = "look why workers die or calls fail, then retry the run";
         return close::fail(draft, Fault::new("lost", words, hint));
+    }
+    if let Some(fault) = aside::stuck(&draft.control) {
+        return close::fail(draft, fault);
     }
     match (thinking.overflow, thinking.shortened) {
         (false, false) if is_nearly_full(draft) => start_turn(draft, Purpose::Compact),

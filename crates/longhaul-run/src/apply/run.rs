@@ -11,6 +11,7 @@ use longhaul_core::event::run::{
 use longhaul_core::status::{Outcome, Wait};
 
 use crate::apply::{SILENT, Said};
+use crate::state::circles::Circles;
 use crate::state::control::{Control, Rest};
 use crate::state::stage::{Sleep, Stage, Thinking};
 
@@ -35,6 +36,7 @@ impl Control {
         }
         self.tariff = data.tariff;
         self.compactor = data.compactor.clone().map(Arc::new);
+        self.circles = Circles::new(data.circles);
         self.stage = Stage::Thinking(Thinking::default());
         Ok(data.opening.clone())
     }

@@ -43,6 +43,7 @@ impl Control {
             return Err("this message is not waiting");
         };
         let steer = self.steers.remove(place);
+        self.circles = self.circles.broken();
         if !data.as_answer {
             return self.say_between_turns(Message::user(steer.text));
         }

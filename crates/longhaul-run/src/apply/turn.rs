@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::{
-    Purpose, TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted,
+    About, Aside, Fit, Purpose, TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted,
 };
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
@@ -16,10 +16,13 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Usage};
 
 use crate::apply::{SILENT, Said};
-use crate::judge::output::output_of;
+use crate::judge::output::{output_of, output_of_data};
 use crate::state::call::{Call, CallState};
 use crate::state::control::{Control, ROOM_TURNS};
 use crate::state::stage::{Acting, Asking, Concluding, Stage, Thinking};
+
+/// So often a model is told that its final answer does not fit.
+const CORRECTIONS_MAX: u32 = 3;
 
 /// What the result of a call that the token limit cut off says.
 const CUT_OFF: &str = "not run: the reply was cut off by the token limit";
@@ -50,14 +53,29 @@ impl Control {
             model: data.model.clone(),
             forced: thinking.overflow,
             unhelped: thinking.unhelped,
+            looked: thinking.looked || data.purpose == Purpose::Think,
         });
         self.sums.held = data.hold;
         // Whoever cut the model off may have taken the message back: then
         // something must still be said, because the model's words can't be last.
-        if std::mem::take(&mut self.cut_off) {
-            return Ok(vec![Message::user(GO_ON)]);
+        let cut_off = std::mem::take(&mut self.cut_off);
+        let go_on = (cut_off && data.asides.is_empty()).then(|| Message::user(GO_ON));
+        Ok(go_on.into_iter().chain(self.told(&data.asides)).collect())
+    }
+
+    /// What the runtime tells the model with a turn.
+    fn told(&mut self, asides: &[Aside]) -> Vec<Message> {
+        for aside in asides {
+            match aside.about {
+                About::Output => self.misfit = None,
+                About::Circles => self.circles = self.circles.told(),
+                About::World => {}
+            }
         }
-        SILENT
+        let words = asides
+            .iter()
+            .map(|aside| Message::user(Arc::clone(&aside.text)));
+        words.collect()
     }
 
     fn asking(&self, turn: u32, purpose: Purpose) -> Result<&Asking, &'static str> {
@@ -89,6 +107,7 @@ impl Control {
         self.turns += 1;
         self.turn = data.turn;
         self.stage = after_reply(data);
+        self.judged(data.fit.as_ref());
         if let Some(fault) = doom(data) {
             self.doom = Some(fault);
         }
@@ -97,6 +116,26 @@ impl Control {
             return SILENT;
         }
         Ok(vec![Message::Assistant(Arc::clone(&data.reply))])
+    }
+
+    /// Whether the final answer fits; the model is told what does not, so often.
+    fn judged(&mut self, fit: Option<&Fit>) {
+        let Some(Fit::Misfit(why)) = fit else {
+            self.misfits = 0;
+            return;
+        };
+        self.misfits += 1;
+        if self.misfits <= CORRECTIONS_MAX {
+            self.misfit = Some(why.as_str().into());
+            return;
+        }
+        let words = format!(
+            "{} final answers in a row did not fit the output's schema; the last one: {why}",
+            self.misfits
+        );
+        let hint = "look at the answers with `longhaul show`, then change the schema, the prompt \
+            or the model";
+        self.doom = Some(Fault::new("output_invalid", words, hint));
     }
 
     pub(super) fn turn_failed(&mut self, data: &TurnFailed) -> Said {
@@ -145,6 +184,7 @@ impl Control {
             overflow,
             shortened: asking.shortened,
             unhelped: asking.unhelped || (helped && class.counts()),
+            looked: asking.looked,
         });
         self.sums.held = Hold::default();
         self.sums.active = self.sums.active.plus(data.active);
@@ -199,6 +239,7 @@ impl Control {
             overflow: false,
             shortened: true,
             unhelped: false,
+            looked: asking.looked,
         });
         let again = self.squeezed.in_row > 0 && self.turns - self.squeezed.turns < ROOM_TURNS;
         self.squeezed.in_row = if again { self.squeezed.in_row + 1 } else { 1 };
@@ -215,7 +256,11 @@ fn after_reply(data: &TurnCompleted) -> Stage {
         return Stage::Thinking(Thinking::default());
     }
     if data.calls.is_empty() {
-        let output = output_of(data.reply.text());
+        let output = match &data.fit {
+            None => output_of(data.reply.text()),
+            Some(Fit::Fits(given)) => output_of_data(given),
+            Some(Fit::Misfit(_)) => return Stage::Thinking(Thinking::default()),
+        };
         return Stage::Concluding(Concluding {
             output,
             finished: false,

@@ -97,6 +97,7 @@ pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Ref
         model: answered.model.clone(),
         active: replied.active,
         calls: replied.calls,
+        fit: replied.fit,
     })))?;
     paid.turns = 1;
     paid.settle(draft, answered.model, replied.active);

@@ -5,7 +5,7 @@
 
 use longhaul_core::change::{Blob, Change};
 use longhaul_core::event::Event;
-use longhaul_core::event::tool::{ToolEnded, ToolInDoubt, ToolVerified};
+use longhaul_core::event::tool::{ToolEnded, ToolInDoubt, ToolProgress, ToolVerified};
 use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
@@ -45,6 +45,19 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
     }
     time_spent(draft, active);
     advance(draft)
+}
+
+/// A call under way says how far it is: people read it, and nothing follows.
+pub(super) fn progress(draft: &mut Draft<'_>, progress: ToolProgress) -> Result<(), Refusal> {
+    if draft.control.cancel.is_some() {
+        return Err(Refusal::Stopping);
+    }
+    let alive = draft.control.epoch;
+    let runs = |state: &CallState| *state == CallState::Started(alive);
+    if !state_of(draft, progress.call, runs) {
+        return Err(Refusal::NoSuchCall(progress.call));
+    }
+    draft.record(Event::ToolProgress(progress))
 }
 
 /// Its driver lives and still does not know what came of it.

@@ -23,13 +23,23 @@ pub(crate) fn output_of(text: String) -> Output {
 pub(crate) fn output_of_finish(input: &Value) -> Output {
     match input.get("output") {
         Some(Value::String(text)) => output_of(text.clone()),
-        Some(data) => Output {
-            text: data.to_string(),
-            confidence: confidence(data),
-            data: Some(RawJson::of(data)),
-            artifacts: Vec::new(),
-        },
+        Some(data) => output_of_data(&RawJson::of(data)),
         None => Output::default(),
+    }
+}
+
+/// The output that data is: its own words where it has some, and all of it.
+pub(crate) fn output_of_data(data: &RawJson) -> Output {
+    let value = data.value();
+    let words = ["text", "summary"].iter().find_map(|name| {
+        let words = value.get(name)?.as_str()?;
+        (!words.trim().is_empty()).then(|| words.to_owned())
+    });
+    Output {
+        text: words.unwrap_or_else(|| data.as_str().to_owned()),
+        confidence: confidence(&value),
+        data: Some(data.clone()),
+        artifacts: Vec::new(),
     }
 }
 
@@ -68,10 +78,10 @@ fn as_object(text: &str) -> Option<RawJson> {
 }
 
 fn confidence(data: &Value) -> Option<u8> {
-    data.get("confidence")?
-        .as_u64()
-        .and_then(|value| u8::try_from(value).ok())
-        .filter(|v| *v <= 100)
+    let percent = data.get("confidence")?.as_f64()?;
+    (0.0..=100.0)
+        .contains(&percent)
+        .then_some(percent.round() as u8)
 }
 
 #[cfg(test)]

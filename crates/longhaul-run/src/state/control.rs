@@ -17,6 +17,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::state::circles::Circles;
 use crate::state::stage::{Acting, Asking, Stage};
 
 /// A conversation that was shortened has room for so many turns, or shortening
@@ -62,6 +63,15 @@ pub struct Control {
     pub(crate) broke: Option<Cap>,
     /// The model was cut off in the middle of its words, and nobody has spoken since.
     pub(crate) cut_off: bool,
+    /// Whether it turns in circles.
+    #[serde(default)]
+    pub(crate) circles: Circles,
+    /// Why the final answer does not fit, as long as the model was not told.
+    #[serde(default)]
+    pub(crate) misfit: Option<Arc<str>>,
+    /// So many final answers in a row did not fit.
+    #[serde(default)]
+    pub(crate) misfits: u32,
 }
 
 /// Why nobody drives a run.
@@ -148,6 +158,9 @@ impl Control {
             warned: Vec::new(),
             broke: None,
             cut_off: false,
+            circles: Circles::default(),
+            misfit: None,
+            misfits: 0,
         }
     }
 

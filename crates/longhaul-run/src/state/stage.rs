@@ -62,6 +62,9 @@ pub struct Thinking {
     pub shortened: bool,
     /// The model that sums up has failed: the run's own does it.
     pub unhelped: bool,
+    /// The world was looked at for this turn.
+    #[serde(default)]
+    pub looked: bool,
 }
 
 /// The model has been asked.
@@ -89,6 +92,9 @@ pub struct Asking {
     pub forced: bool,
     /// The model that sums up has failed: the run's own does it.
     pub unhelped: bool,
+    /// The world was looked at for this turn.
+    #[serde(default)]
+    pub looked: bool,
 }
 
 impl Asking {

@@ -100,6 +100,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     let spans = (
         option::weighted(0.3, 30_000_u64..4_000_000),
         option::weighted(0.2, 2_u32..6),
+        any::<bool>(),
     );
     let budget = (
         option::weighted(0.3, 70_000_u64..200_000),
@@ -119,6 +120,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
             in_doubt,
             keep_open: spans.0.map(Millis),
             max_turns: spans.1,
+            looks_each_turn: spans.2,
             budget: Budget {
                 micros: budget.0.map(Micros),
                 tokens: budget.1,

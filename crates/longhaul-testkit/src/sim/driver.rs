@@ -3,10 +3,12 @@
 //!
 //! Never: keeps anything that a crash could miss. All it holds is lost with it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::change::LateResult;
 use longhaul_core::event::tool::ToolSurfaced;
+use longhaul_core::event::turn::Seen;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
@@ -14,10 +16,10 @@ use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Ask;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::{Append, Appended, Author, Claimed, ReadAsk, Refused, Store};
-use longhaul_core::raw::Body;
+use longhaul_core::raw::{Body, Hash};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
-use longhaul_run::input::{Compacted, Perceived, Replied, ToolDone, ToolEnd};
+use longhaul_run::input::{Compacted, Looked, Perceived, Replied, ToolDone, ToolEnd};
 use longhaul_run::next::{Todo, Work};
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Input, Moment, Run, Step, decide, next};
@@ -158,6 +160,7 @@ impl Drive {
         };
         self.stage = match next(run, self.moment.now) {
             Step::Perceive => Doing::Telling(Input::Perceived(Box::new(perceive(run)))),
+            Step::Look => Doing::Telling(Input::Looked(Box::new(look(run)))),
             Step::AskModel(ask) | Step::Compact(ask) => {
                 longhaul_run::next::check_conversation(&ask.messages)?;
                 let (turn, attempt) = (ask.turn, ask.attempt);
@@ -208,6 +211,7 @@ impl Drive {
                     Input::Replied(Box::new(Replied {
                         answered,
                         calls,
+                        fit: None,
                         active: Millis(5),
                     }))
                 }
@@ -375,7 +379,26 @@ fn perceive(run: &Run) -> Perceived {
         fallbacks: Vec::new(),
         tariff: TARIFF,
         compactor: None,
+        world: Some(Body::inline(r#""dawn""#)),
+        context: BTreeMap::new(),
+        supplied: Vec::new(),
+        circles: None,
         blobs: Vec::new(),
+    }
+}
+
+/// A world that is another at every other turn.
+pub(crate) fn look(run: &Run) -> Looked {
+    let turns = run.control().turns();
+    let world = format!("\"turn {}\"", turns / 2);
+    let hash = Hash::of(world.as_bytes());
+    let is_new = run.sights().world() != Some(hash);
+    Looked {
+        words: is_new.then(|| format!("It is now: {world}").into()),
+        seen: is_new.then(|| Seen {
+            world: hash,
+            context: BTreeMap::new(),
+        }),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Never: a second writer. It shows that a journal is enough to go on from.
 
+use std::collections::BTreeMap;
+
 use longhaul_core::change::{Batch, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -21,6 +23,7 @@ use longhaul_run::state::control::Rest;
 use longhaul_run::{Input, Moment, Run, Step, decide, next};
 
 use crate::sim::Fault;
+use crate::sim::driver::look;
 use crate::sim::outside::{Deed, Outside};
 use crate::sim::script::{Script, TARIFF, appraise};
 
@@ -126,8 +129,13 @@ impl Lone {
                 fallbacks: Vec::new(),
                 tariff: TARIFF,
                 compactor: None,
+                world: None,
+                context: BTreeMap::new(),
+                supplied: Vec::new(),
+                circles: None,
                 blobs: Vec::new(),
             })),
+            Step::Look => Input::Looked(Box::new(look(&self.run))),
             Step::AskModel(ask) => {
                 check_conversation(&ask.messages)?;
                 match Script::of(&self.run.task().input).reply(&ask) {
@@ -140,6 +148,7 @@ impl Lone {
                         Input::Replied(Box::new(Replied {
                             answered,
                             calls,
+                            fit: None,
                             active: Millis(5),
                         }))
                     }

@@ -244,5 +244,6 @@ fn random_policy(dice: &mut Dice) -> Policy {
     if dice.one_in(8) {
         policy.lane_on_park = LaneOnPark::Release;
     }
+    policy.looks_each_turn = dice.one_in(3);
     policy
 }

@@ -18,6 +18,10 @@ pub(crate) fn brief(event: &Event) -> String {
         Event::RunFailed(data) => data.fault.code.clone(),
         Event::RunCompleted(data) => data.output.text.clone(),
         Event::RunRetried(data) => data.attempt.to_string(),
+        Event::TurnStarted(data) => {
+            let about = data.asides.iter().map(|aside| format!("{:?}", aside.about));
+            about.collect::<Vec<_>>().join(" ").to_lowercase()
+        }
         Event::TurnFailed(data) => data.failure.class.as_str().to_owned(),
         Event::ToolStarted(data) => match data.attempt {
             1 => data.call.to_string(),
@@ -138,7 +142,9 @@ impl World {
             }
             Step::Park(wait) => format!("park {}", wait.reason()),
             Step::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
-            step @ (Step::Perceive | Step::GoOn | Step::Rest) => format!("{step:?}").to_lowercase(),
+            step @ (Step::Perceive | Step::Look | Step::GoOn | Step::Rest) => {
+                format!("{step:?}").to_lowercase()
+            }
         }
     }
 }

@@ -97,7 +97,9 @@ impl World {
             Step::Perceive if pick.is_multiple_of(3) => {
                 talk::narrow(700, (pick % 2 == 1).then_some("cheap/x"))
             }
-            Step::Perceive => talk::perceived(["scripted/spare"].into_iter()),
+            Step::Perceive => talk::perceived(["scripted/spare", "circles=5"].into_iter()),
+            Step::Look if pick == 1 => Input::Missing("nobody looks".into()),
+            Step::Look => talk::looked(["", "rain", "sun"][pick % 3]),
             Step::AskModel(_) if stops => talk::failed(FailureClass::Stopped, None),
             Step::AskModel(_) if self.run.is_interrupted() => match pick % 3 {
                 0 => talk::interrupted("Half a"),

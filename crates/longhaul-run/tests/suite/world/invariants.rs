@@ -113,7 +113,7 @@ fn asks_well(world: &World) {
             assert!(control.sums().held.tokens > ask.max_tokens, "unpaid");
         }
         Step::Compact(ask) => conversation(world, &ask.messages),
-        Step::Perceive | Step::Park(_) | Step::Finish(_) | Step::GoOn => {}
+        Step::Perceive | Step::Look | Step::Park(_) | Step::Finish(_) | Step::GoOn => {}
     }
 }
 

@@ -229,6 +229,13 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
             let done = talk::done(call(), ToolEnd::Completed, &text);
             Some(Input::ToolsDone(vec![done]))
         }
+        "look" => Some(talk::looked(rest)),
+        "judged" => Some(talk::judged(rest)),
+        "progress" => Some(Input::Progress {
+            call: call(),
+            percent: None,
+            message: text.into(),
+        }),
         "say" => Some(talk::replied(rest, "", StopReason::EndTurn)),
         "call" => Some(talk::replied("", rest, StopReason::ToolUse)),
         "cut" => Some(talk::replied("I was about to", rest, StopReason::MaxTokens)),

@@ -2,22 +2,23 @@
 //!
 //! Never: writes. It only makes what is told to a run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::event::run::Compactor;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::Appraisal;
+use longhaul_core::event::turn::{Appraisal, Fit, Seen};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall, Words};
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::port::model::Answered;
-use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::raw::{Body, Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Micros, Price, Tariff, Usage};
 use longhaul_run::Input;
-use longhaul_run::input::{Compacted, Perceived, Replied, ToolDone, ToolEnd};
+use longhaul_run::input::{Compacted, Looked, Perceived, Replied, ToolDone, ToolEnd};
 
 /// What every model of these tests charges.
 pub(crate) const PRICE: Price = Price {
@@ -58,15 +59,25 @@ pub(crate) fn tariff() -> Tariff {
 }
 
 /// What is seen, with these models behind the first.
-pub(crate) fn perceived<'a>(fallbacks: impl Iterator<Item = &'a str>) -> Input {
+/// A word such as `circles=4` says when a run that turns in circles ends.
+pub(crate) fn perceived<'a>(words: impl Iterator<Item = &'a str>) -> Input {
+    let (circles, fallbacks): (Vec<&str>, Vec<&str>) =
+        words.partition(|word| word.starts_with("circles="));
+    let circles = circles
+        .first()
+        .map(|word| word["circles=".len()..].parse().unwrap());
     Input::Perceived(Box::new(Perceived {
         system: Body::inline("You are a writer."),
         tools: Body::inline("[]"),
         opening: vec![Message::user("Write a poem.")],
         model: "scripted/poem".into(),
-        fallbacks: fallbacks.map(str::to_owned).collect(),
+        fallbacks: fallbacks.into_iter().map(str::to_owned).collect(),
         tariff: tariff(),
         compactor: None,
+        world: None,
+        context: BTreeMap::new(),
+        supplied: Vec::new(),
+        circles,
         blobs: Vec::new(),
     }))
 }
@@ -85,6 +96,35 @@ pub(crate) fn narrow(window_tokens: u64, helper: Option<&str>) -> Input {
         },
     });
     Input::Perceived(seen)
+}
+
+/// Somebody looked again, and saw this; nothing: all is as it was.
+pub(crate) fn looked(world: &str) -> Input {
+    if world.is_empty() {
+        return Input::Looked(Box::default());
+    }
+    Input::Looked(Box::new(Looked {
+        words: Some(world.into()),
+        seen: Some(Seen {
+            world: Hash::of(world.as_bytes()),
+            context: BTreeMap::new(),
+        }),
+    }))
+}
+
+/// Last words that were judged: `fits {json}` or why they do not.
+pub(crate) fn judged(verdict: &str) -> Input {
+    let fit = match verdict.strip_prefix("fits ") {
+        Some(data) => Fit::Fits(RawJson::parse(data).unwrap()),
+        None => Fit::Misfit(verdict.to_owned()),
+    };
+    match replied("Here it is.", "", StopReason::EndTurn) {
+        Input::Replied(mut replied) => {
+            replied.fit = Some(fit);
+            Input::Replied(replied)
+        }
+        other => other,
+    }
 }
 
 /// A reply of `text` and calls in the form `name/class {json} + name/class`.
@@ -114,6 +154,7 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
             model: "poem-1".into(),
         },
         calls: calls.into_iter().map(|(_, appraisal)| appraisal).collect(),
+        fit: None,
         active: ACTIVE,
     }))
 }

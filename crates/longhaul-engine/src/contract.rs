@@ -1,0 +1,222 @@
+//! What the result of a run must be: a schema, and whether an answer fits it.
+//!
+//! Never: mends an answer. What does not fit is said to the model.
+
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use longhaul_core::event::turn::Fit;
+use longhaul_core::message::StopReason;
+use longhaul_core::port::model::Answered;
+use longhaul_core::raw::RawJson;
+use serde_json::{Map, Value, json};
+
+/// A longer schema is none that a model could follow.
+const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// A longer answer is not judged.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// So many faults of one answer are named.
+const FAULTS_MAX: usize = 5;
+
+/// The longest word about one of them.
+const FAULT_BYTES_MAX: usize = 400;
+
+/// Where definitions stand in a schema.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// What the result of a run must be.
+#[derive(Debug, Clone)]
+pub(crate) struct Contract {
+    schema: RawJson,
+    validator: Arc<Validator>,
+}
+
+impl Contract {
+    /// The contract of this schema, or what is wrong with it.
+    pub(crate) fn new(schema: &RawJson) -> Result<Self, String> {
+        if schema.as_str().len() > SCHEMA_BYTES_MAX {
+            return Err(format!("it is longer than {SCHEMA_BYTES_MAX} bytes"));
+        }
+        let value = schema.value();
+        if !value.is_object() {
+            return Err("a JSON Schema is an object".to_owned());
+        }
+        let validator = jsonschema::validator_for(&value).map_err(|why| why.to_string())?;
+        Ok(Self {
+            schema: RawJson::of(&value),
+            validator: Arc::new(validator),
+        })
+    }
+
+    /// The schema.
+    pub(crate) const fn schema(&self) -> &RawJson {
+        &self.schema
+    }
+
+    /// Whether a reply that ends the run fits; none: it does not end it.
+    pub(crate) fn judge(&self, answered: &Answered) -> Option<Fit> {
+        let ends = match answered.stop {
+            StopReason::PauseTurn | StopReason::MaxTokens | StopReason::Refusal => false,
+            StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,
+        };
+        if !ends || answered.reply.calls().next().is_some() {
+            return None;
+        }
+        Some(self.judge_text(&answered.reply.text()))
+    }
+
+    fn judge_text(&self, text: &str) -> Fit {
+        if text.len() > ANSWER_BYTES_MAX {
+            let why = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
+            return Fit::Misfit(why);
+        }
+        let inner = unfenced(text);
+        let Ok(value) = serde_json::from_str::<Value>(inner) else {
+            let why = "the answer is not JSON, and the result must be data that fits the schema";
+            return Fit::Misfit(why.to_owned());
+        };
+        let faults: Vec<String> = self
+            .validator
+            .iter_errors(&value)
+            .take(FAULTS_MAX)
+            .map(|fault| {
+                let at = fault.instance_path().to_string();
+                let at = if at.is_empty() { "the answer" } else { &*at };
+                let mut words = format!("{at}: {fault}");
+                words.truncate(words.floor_char_boundary(FAULT_BYTES_MAX));
+                words
+            })
+            .collect();
+        match faults.is_empty() {
+            true => Fit::Fits(RawJson::of(&value)),
+            false => Fit::Misfit(format!(
+                "the answer does not fit the schema: {}",
+                faults.join("; ")
+            )),
+        }
+    }
+
+    /// The schema of `finish`: its output is of this kind. Definitions move to the
+    /// top, where the names of them are looked for.
+    pub(crate) fn of_finish(&self) -> Value {
+        let mut output = self.schema.value();
+        let mut top = Map::new();
+        if let Value::Object(fields) = &mut output {
+            for name in DEFINITIONS {
+                if let Some(definitions) = fields.remove(name) {
+                    top.insert(name.to_owned(), definitions);
+                }
+            }
+            // Which draft it is of is said once, at the top.
+            if let Some(draft) = fields.remove("$schema") {
+                top.insert("$schema".to_owned(), draft);
+            }
+            fields.remove("$id");
+        }
+        point(&mut output);
+        top.values_mut().for_each(point);
+        top.insert("type".into(), "object".into());
+        top.insert("properties".into(), json!({ "output": output }));
+        top.insert("required".into(), json!(["output"]));
+        top.insert("additionalProperties".into(), false.into());
+        Value::Object(top)
+    }
+}
+
+/// References within the schema point to where it stands now.
+fn point(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::String(target)) = fields.get_mut("$ref")
+                && let Some(rest) = target.strip_prefix('#')
+                && !DEFINITIONS
+                    .iter()
+                    .any(|name| rest.starts_with(&format!("/{name}/")))
+            {
+                *target = format!("#/properties/output{rest}");
+            }
+            fields.values_mut().for_each(point);
+        }
+        Value::Array(items) => items.iter_mut().for_each(point),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The text in the one fence around it, or the text itself.
+fn unfenced(text: &str) -> &str {
+    let inner = text.trim();
+    let fenced = inner
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"));
+    fenced.map_or(inner, |fenced| {
+        fenced.strip_prefix("json").unwrap_or(fenced).trim()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contract(schema: Value) -> Contract {
+        Contract::new(&RawJson::of(&schema)).unwrap()
+    }
+
+    fn titled() -> Contract {
+        contract(json!({
+            "type": "object",
+            "properties": { "title": { "type": "string" } },
+            "required": ["title"],
+        }))
+    }
+
+    fn check(text: &str, expect: Result<&str, &str>) {
+        match (titled().judge_text(text), expect) {
+            (Fit::Fits(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
+            (Fit::Misfit(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_fits_or_says_why_not() {
+        check(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#));
+        check("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#));
+        check("Here it is.", Err("not JSON"));
+        check("{}", Err("title"));
+        check(r#"{"title": 7}"#, Err("/title"));
+        let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
+        match titled().judge_text(&long) {
+            Fit::Misfit(why) => assert!(why.len() < 1_000, "{}", why.len()),
+            Fit::Fits(_) => panic!("a list is no title"),
+        }
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused() {
+        for schema in [json!(7), json!({ "type": "nonsense" })] {
+            assert!(Contract::new(&RawJson::of(&schema)).is_err(), "{schema}");
+        }
+        let long = json!({ "description": "x".repeat(SCHEMA_BYTES_MAX) });
+        assert!(Contract::new(&RawJson::of(&long)).is_err());
+    }
+
+    #[test]
+    fn references_hold_within_finish() {
+        let tree = contract(json!({
+            "$defs": { "leaf": { "type": "integer" } },
+            "type": "object",
+            "properties": {
+                "value": { "$ref": "#/$defs/leaf" },
+                "next": { "$ref": "#" },
+            },
+            "required": ["value"],
+        }));
+        let finish = jsonschema::validator_for(&tree.of_finish()).unwrap();
+        let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
+        assert!(fits(json!({ "value": 1, "next": { "value": 2 } })));
+        assert!(!fits(json!({ "value": 1, "next": { "value": "two" } })));
+        assert!(!fits(json!({ "next": { "value": 2 } })));
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a run turns in circles: the same call, the same result, again and again.
+//!
+//! Never: keeps the calls. A count and a hash cost the same at every length of a run.
+
+use longhaul_core::raw::Hash;
+use serde::{Deserialize, Serialize};
+
+use crate::judge::names::{ASK_HUMAN, REPORT_BLOCKED, WAIT};
+use crate::state::call::{Call, CallState};
+
+/// How often in a row the newest call was made with the same result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circles {
+    /// So often ends the run; none: nobody counts.
+    limit: Option<u32>,
+    last: Option<Hash>,
+    count: u32,
+    /// The model was told.
+    told: bool,
+}
+
+impl Circles {
+    pub(crate) fn new(limit: Option<u32>) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// After these calls, which all have their results.
+    pub(crate) fn after(self, calls: &[Call]) -> Self {
+        if self.limit.is_none() {
+            return self;
+        }
+        calls.iter().fold(self, Self::after_one)
+    }
+
+    fn after_one(self, call: &Call) -> Self {
+        match print(call) {
+            Some(print) if self.last == Some(print) => Self {
+                count: self.count.saturating_add(1),
+                ..self
+            },
+            print => Self {
+                last: print,
+                count: u32::from(print.is_some()),
+                ..Self::new(self.limit)
+            },
+        }
+    }
+
+    /// Somebody else has spoken: what comes now is something new.
+    pub(crate) fn broken(self) -> Self {
+        Self::new(self.limit)
+    }
+
+    /// The model was told.
+    pub(crate) const fn told(self) -> Self {
+        Self { told: true, ..self }
+    }
+
+    /// How often in a row.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether the model should be told.
+    pub(crate) fn wants_word(&self) -> bool {
+        let half = |limit: u32| limit.div_ceil(2).max(2);
+        !self.told && self.limit.is_some_and(|limit| self.count >= half(limit))
+    }
+
+    /// Whether it was told and goes on all the same.
+    pub(crate) fn is_over(&self) -> bool {
+        self.told && self.limit.is_some_and(|limit| self.count >= limit.max(2))
+    }
+}
+
+/// What two calls have in common that are the same in every way; none: it waits
+/// for people or time, and to do that again and again is no circle.
+fn print(call: &Call) -> Option<Hash> {
+    let tool = call.appraisal.tool.as_str();
+    if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
+        return None;
+    }
+    let CallState::Done { output, is_error } = &call.state else {
+        return None;
+    };
+    // What is shown of a long output names the call itself.
+    let shown = match &output.full {
+        Some(whole) => whole.hash.to_string(),
+        None => serde_json::to_string(&output.content).unwrap_or_default(),
+    };
+    let input = call.arguments().as_str();
+    Some(Hash::of(
+        format!("{tool}\0{input}\0{is_error}\0{shown}").as_bytes(),
+    ))
+}

@@ -1,0 +1,185 @@
+//! What an agent's file asks for beyond model and tools: looks before each turn, an
+//! end to circles, a result that fits a schema, and calls that say how far they are.
+//!
+//! Never: a judgement of its own. What was seen and whether it fits is told.
+
+use longhaul_core::policy::Policy;
+
+use super::policies::plain;
+use super::world::script::check;
+
+fn looking() -> Policy {
+    Policy {
+        looks_each_turn: true,
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn the_world_is_looked_at_before_each_turn_but_the_first() {
+    check(
+        looking(),
+        r#"
+        claim           => run.claimed | running
+        see             => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        done t1.1 ok    => tool.completed(t1.1)
+        ? step          => look
+        look It rains.  => turn.started(world)
+        ? said          => It rains.
+        ? step          => ask turn 2 try 1 max 4096
+        err overloaded  => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire            => timer.fired | running
+        claim           => run.claimed
+        ? step          => goon
+        go              => turn.started
+        ? step          => ask turn 2 try 2 max 4096
+        call read/pure  => turn.completed tool.started(t2.1)
+        done t2.1 ok    => tool.completed(t2.1)
+        look            => turn.started
+        ? said          => t2.1: ok
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn what_happens_while_somebody_looks_comes_first() {
+    check(
+        looking(),
+        r#"
+        claim            => run.claimed | running
+        see              => run.perceived turn.started
+        call read/pure   => turn.completed tool.started(t1.1)
+        done t1.1 ok     => tool.completed(t1.1)
+        ? step           => look
+        crash            =>
+        claim            => run.claimed
+        go               => run.recovered
+        ? step           => look
+        steer after_batch => steer.queued
+        look It rains.   => steer.delivered(after turn 1) turn.started(world)
+        ? said           => It rains.
+        call read/pure   => turn.completed tool.started(t2.1)
+        done t2.1 ok     => tool.completed(t2.1)
+        missing No eyes. => gate.raised(blocked) run.blocked | blocked blocked
+        answer Mended.   => gate.answered | running
+        claim            => run.claimed
+        ? step           => look
+        cancel enough    => run.cancel_requested
+        look It snows.   => run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_run_that_turns_in_circles_is_told_and_then_stopped() {
+    check(
+        plain(),
+        r#"
+        claim                 => run.claimed | running
+        see circles=4         => run.perceived turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t1.1)
+        done t1.1 same        => tool.completed(t1.1) turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t2.1)
+        done t2.1 same        => tool.completed(t2.1) turn.started(circles)
+        err overloaded        => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire                  => timer.fired | running
+        claim                 => run.claimed
+        go                    => turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t3.1)
+        done t3.1 same        => tool.completed(t3.1) turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t4.1)
+        done t4.1 same        => tool.completed(t4.1) run.failed(stuck) | failed
+        ? outcome             => stuck: the same call was made 4 times in a row with the same result
+    "#,
+    );
+}
+
+#[test]
+fn another_call_another_result_or_a_wait_is_no_circle() {
+    check(
+        plain(),
+        r#"
+        claim                 => run.claimed | running
+        see circles=4         => run.perceived turn.started
+        call read/pure        => turn.completed tool.started(t1.1)
+        done t1.1 same        => tool.completed(t1.1) turn.started
+        call read/pure        => turn.completed tool.started(t2.1)
+        done t2.1 other       => tool.completed(t2.1) turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t3.1)
+        done t3.1 other       => tool.completed(t3.1) turn.started
+        call wait/pure {"for": "1s"} => turn.completed tool.started(t4.1) run.waiting(timer) | waiting timer
+        fire                  => timer.fired | running
+        claim                 => run.claimed
+        go                    => tool.completed(t4.1) turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t5.1)
+        done t5.1 other       => tool.completed(t5.1) turn.started
+        say Done.             => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn many_at_once_are_told_before_they_are_stopped() {
+    check(
+        plain(),
+        r#"
+        claim                 => run.claimed | running
+        see circles=2         => run.perceived turn.started
+        call read/pure + read/pure + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2) tool.started(t1.3)
+        done t1.1 same        => tool.completed(t1.1)
+        done t1.2 same        => tool.completed(t1.2)
+        done t1.3 same        => tool.completed(t1.3) turn.started(circles)
+        steer after_batch     => steer.queued
+        call read/pure        => turn.completed tool.started(t2.1)
+        done t2.1 same        => tool.completed(t2.1) steer.delivered(after turn 2) turn.started
+        say Done.             => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn a_result_that_does_not_fit_is_sent_back_three_times() {
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        judged no title   => turn.completed turn.started(output)
+        ? said            => [longhaul] This does not end the run: no title. Call `finish` with an output that fits, or answer with nothing but the JSON.
+        judged no title   => turn.completed turn.started(output)
+        judged no title   => turn.completed turn.started(output)
+        judged no title   => turn.completed run.failed(output_invalid) | failed
+        ? outcome         => output_invalid: 4 final answers in a row did not fit the output's schema; the last one: no title
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        judged no title   => turn.completed turn.started(output)
+        judged fits {"title":"A","summary":"An A.","confidence":87.5} => turn.completed run.completed(An A.) | completed
+        ? outcome         => {"text":"An A.","data":{"title":"A","summary":"An A.","confidence":87.5},"confidence":88}
+    "#,
+    );
+}
+
+#[test]
+fn a_call_says_how_far_it_is_as_long_as_it_goes_on() {
+    check(
+        plain(),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.perceived turn.started
+        call send/once      => turn.completed tool.started(t1.1)
+        progress t1.1 half  => tool.progress
+        progress t1.2 half  => !no_such_call
+        ? step              => make t1.1 send {}
+        cancel              => run.cancel_requested
+        progress t1.1 more  => !stopping
+        done t1.1 sent      => tool.completed(t1.1) run.cancelled | cancelled
+    "#,
+    );
+}
