@@ -3,6 +3,7 @@
 //! Never: decides. What is found here is journaled with the reply, so that a
 //! later build judges the call as this one did.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use longhaul_core::event::turn::Appraisal;
@@ -53,7 +54,7 @@ pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &Raw
         None => (EffectClass::Pure, Vec::new()),
         // What does not fit its schema is not shown to the tool either.
         Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new()),
-        Some(tool) => match ask(&**tool, &input) {
+        Some(tool) => match ask(&**tool, &input, capsule.context()) {
             Ok(said) => said,
             Err(why) => return unknown(card.name.as_str(), &why),
         },
@@ -70,9 +71,13 @@ pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &Raw
 }
 
 /// What a tool says of a call; a panic in its code is a reason not to make it.
-fn ask(tool: &dyn Tool, input: &Value) -> Result<(EffectClass, Vec<String>), String> {
+fn ask(
+    tool: &dyn Tool,
+    input: &Value,
+    context: &BTreeMap<String, RawJson>,
+) -> Result<(EffectClass, Vec<String>), String> {
     let said = catch_unwind(AssertUnwindSafe(|| {
-        (tool.class(input), tool.subjects(input))
+        (tool.class(input), tool.subjects_in(input, context))
     }));
     said.map_err(|panic| {
         let words = mishap::words(&*panic);

@@ -31,6 +31,12 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         vec![crate::raw::canonical(input)]
     }
 
+    /// The same for a call into which the runtime injects these values: some
+    /// rules are about what only the runtime says, such as whom a message is for.
+    fn subjects_in(&self, input: &Value, _context: &BTreeMap<String, RawJson>) -> Vec<String> {
+        self.subjects(input)
+    }
+
     /// Does it.
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 

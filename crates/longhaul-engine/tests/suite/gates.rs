@@ -71,6 +71,23 @@ async fn the_first_rule_that_matches_wins() {
 }
 
 #[tokio::test]
+async fn a_rule_may_be_about_what_the_runtime_injects() {
+    for (recipient, made) in [("anna", 0), ("bert", 1)] {
+        let deeds = Deeds::default();
+        let rules = vec![rule(Some("anna"), Deny("she sleeps".into()))];
+        let house = sending(&deeds, rules)
+            .agent(|agent| agent.context = vec!["recipient".into()])
+            .at_work();
+        let mut task = Task::new("tester", "Do it.");
+        let recipient = RawJson::of(&recipient);
+        task.context.insert("recipient".into(), recipient);
+        let run = house.longhaul.submit(task).await.unwrap();
+        house.ended(run).await;
+        assert_eq!(deeds.count("send begins"), made);
+    }
+}
+
+#[tokio::test]
 async fn an_approval_names_what_was_shown() {
     let deeds = Deeds::default();
     let house = sending(&deeds, vec![rule(None, ask())]).at_work();

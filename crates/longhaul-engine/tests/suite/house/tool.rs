@@ -3,6 +3,7 @@
 //!
 //! Never: more than the test said.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::ToolName;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
@@ -154,6 +156,14 @@ impl Tool for Hand {
             "a tool with a mistake in its reading"
         );
         vec![text.to_owned()]
+    }
+
+    fn subjects_in(&self, input: &Value, context: &BTreeMap<String, RawJson>) -> Vec<String> {
+        let recipient = context.get("recipient").map(RawJson::value);
+        let recipient = recipient.as_ref().and_then(Value::as_str);
+        let mut subjects = self.subjects(input);
+        subjects.extend(recipient.map(str::to_owned));
+        subjects
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Given {
