@@ -149,10 +149,12 @@ impl Command {
             .kill_on_drop(true);
         command.spawn().map_err(|why| {
             let program = program.clone();
-            match why.kind() {
-                io::ErrorKind::NotFound => CommandError::Missing(program),
-                io::ErrorKind::PermissionDenied => CommandError::Closed(program),
-                _ => CommandError::Refused(program, why),
+            if why.kind() == io::ErrorKind::NotFound {
+                CommandError::Missing(program)
+            } else if why.kind() == io::ErrorKind::PermissionDenied {
+                CommandError::Closed(program)
+            } else {
+                CommandError::Refused(program, why)
             }
         })
     }

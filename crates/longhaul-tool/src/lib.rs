@@ -4,9 +4,15 @@
 
 mod ask;
 pub mod command;
+pub mod context;
 mod desk;
 mod files;
 pub mod memory;
+mod http_fetch;
+mod interaction;
+mod lines;
+pub mod message;
+pub mod outbound;
 mod place;
 mod skill;
 mod spelling;
@@ -17,4 +23,6 @@ pub mod witness;
 pub use files::Files;
 pub use memory::Memory;
 pub use skill::Skills;
+pub use http_fetch::HttpFetch;
+pub use interaction::LogInteraction;
 pub use vault::Vault;

@@ -3,10 +3,15 @@
 #[cfg(test)]
 mod suite {
     mod command;
+    mod context;
     mod files;
+    mod http_fetch;
+    mod interaction;
     mod kit;
     mod memory;
     mod skill;
     mod typed;
+    mod message;
+    mod outbound;
     mod vault;
 }

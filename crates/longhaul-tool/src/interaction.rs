@@ -1,0 +1,159 @@
+//! `log_interaction`: a line for people about what an agent did with somebody.
+//!
+//! Never: two lines for one call, however often it is begun.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::BadId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::time::Clock;
+
+use crate::ask::{aside, card, typed};
+use crate::lines::Lines;
+use crate::place::Trouble;
+
+const SUMMARY_LENGTH_MAX: usize = 4_000;
+const KIND_LENGTH_MAX: usize = 64;
+const DETAILS_BYTES_MAX: usize = 64 * 1024;
+/// What an interaction is that nobody gave a kind.
+const KIND: &str = "note";
+
+/// Logs interactions.
+#[derive(Debug)]
+pub struct LogInteraction {
+    card: ToolCard,
+    lines: Lines,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    summary: String,
+    kind: Option<String>,
+    details: Option<Value>,
+}
+
+impl LogInteraction {
+    /// The tool over this file of JSON lines, which is made with the first one.
+    pub fn new(file: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
+        let properties = json!({
+            "summary": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": SUMMARY_LENGTH_MAX,
+                "description": "What happened, in a sentence or two",
+            },
+            "kind": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": KIND_LENGTH_MAX,
+                "description": "One word for it, such as `question` or `reminder`; `note` unless given",
+            },
+            "details": {
+                "description": "Whatever else belongs to it, 64 KB of JSON at most",
+            },
+        });
+        let description = "Writes a line about an interaction into the log that people read. It \
+            is kept for good; nobody is told by it.";
+        Ok(Self {
+            card: card("log_interaction", description, properties, &["summary"])?,
+            lines: Lines::new(file.into()),
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for LogInteraction {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Keyed
+    }
+
+    fn subjects(&self, input: &Value) -> Vec<String> {
+        vec![kind(input["kind"].as_str())]
+    }
+
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: Input = typed(&self.card, input)?;
+        let input = checked(input)?;
+        let line = json!({
+            "key": around.key,
+            "run": around.run,
+            "call": around.call,
+            "at": self.clock.now(),
+            "kind": kind(input.kind.as_deref()),
+            "summary": input.summary,
+            "details": input.details,
+            "thread": around.thread,
+            "resource": around.resource,
+            "context": around.context,
+        });
+        let (lines, key) = (self.lines.clone(), around.key.clone());
+        aside(move || {
+            add(&lines, &key, &line).map_err(|why| {
+                let path = lines.path().display();
+                refusal(format!("the log `{path}` {why}"))
+            })
+        })
+        .await?;
+        Ok(ToolOutput::text("The interaction was logged."))
+    }
+}
+
+/// Adds a line, unless one of this key stands there.
+fn add(lines: &Lines, key: &str, line: &Value) -> Result<(), Trouble> {
+    let held = lines.hold()?;
+    let mut stands = false;
+    held.each(key, |_| stands = true)?;
+    match stands {
+        true => Ok(()),
+        false => held.add(line),
+    }
+}
+
+fn kind(said: Option<&str>) -> String {
+    match said.map(str::trim) {
+        None | Some("") => KIND.to_owned(),
+        Some(kind) => kind.to_owned(),
+    }
+}
+
+fn checked(input: Input) -> Result<Input, ToolFailure> {
+    if input.summary.trim().is_empty() {
+        return Err(refusal("its summary says nothing".into()));
+    }
+    let too_long = |text: &str, most: usize| text.chars().nth(most).is_some();
+    if too_long(&input.summary, SUMMARY_LENGTH_MAX) {
+        let why = format!("its summary is longer than {SUMMARY_LENGTH_MAX} letters");
+        return Err(refusal(why));
+    }
+    if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
+        let why = format!("its kind is longer than {KIND_LENGTH_MAX} letters; one word will do");
+        return Err(refusal(why));
+    }
+    let details = input
+        .details
+        .as_ref()
+        .map(|details| details.to_string().len());
+    if details.is_some_and(|bytes| bytes > DETAILS_BYTES_MAX) {
+        let why = format!("its details are longer than {DETAILS_BYTES_MAX} bytes; log the gist");
+        return Err(refusal(why));
+    }
+    Ok(input)
+}
+
+fn refusal(why: String) -> ToolFailure {
+    ToolFailure(format!("The interaction was not logged: {why}."))
+}

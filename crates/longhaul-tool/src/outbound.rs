@@ -1,0 +1,308 @@
+//! The guarded way out: every request that an agent, a message or a webhook causes.
+//!
+//! Never: a proxy, an address inside the house that nobody opened, more than was
+//! asked for, longer than was said, or a redirect that was not checked like the
+//! first address.
+
+mod address;
+mod door;
+pub(crate) mod hop;
+mod names;
+
+use std::error::Error as _;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap};
+use reqwest::{Client, ClientBuilder, Method};
+use url::{Host, Url};
+
+use longhaul_core::port::outbound::{Outbound, OutboundError, Reach, Request, Response};
+use longhaul_core::time::{Clock, Millis};
+
+use crate::outbound::address::{Kind, kind};
+use crate::outbound::door::Pass;
+use crate::outbound::hop::{Hop, address, forbidden, said};
+use crate::outbound::names::{Error, Sieve, System};
+
+pub use crate::outbound::door::{BadDoor, Doors};
+pub use crate::outbound::names::Names;
+
+/// The longest that any request takes, with all its redirects.
+pub const TIME_MAX: Millis = Millis::from_secs(30);
+/// The longest answer that is read.
+pub const BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// So many redirects are followed.
+const REDIRECTS_MAX: usize = 5;
+/// A connection that does not come about in this time does not come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The guarded client.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// Two, because a name may mean a private address to one and not to the other.
+    public: Client,
+    private: Client,
+    /// Why there is no TLS on this machine.
+    no_tls: Option<String>,
+    doors: Doors,
+    clock: Arc<dyn Clock>,
+}
+
+/// What came of a request, and from where in the end.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    pub(crate) url: Url,
+    /// A redirect may have changed it.
+    pub(crate) method: String,
+    pub(crate) response: Response,
+}
+
+impl Guarded {
+    /// The way out through these doors.
+    pub fn new(doors: Doors, clock: Arc<dyn Clock>) -> Result<Self, OutboundError> {
+        Self::with_names(doors, clock, Arc::new(System))
+    }
+
+    /// The same with somebody else who knows the addresses of names.
+    pub fn with_names(
+        doors: Doors,
+        clock: Arc<dyn Clock>,
+        names: Arc<dyn Names>,
+    ) -> Result<Self, OutboundError> {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            // An error says that there is one already, which is as good.
+            _ = rustls::crypto::ring::default_provider().install_default();
+        });
+        let made = |private| {
+            let names = Arc::clone(&names);
+            builder(Sieve { names, private })
+        };
+        let plain = |private| {
+            let built = made(private).tls_certs_only([]).build();
+            built.map_err(|why| OutboundError::Failed {
+                url: "the network".into(),
+                why: cause(&why),
+            })
+        };
+        // A machine without certificates can still talk without TLS.
+        let (public, private, no_tls) = match (made(false).build(), made(true).build()) {
+            (Ok(public), Ok(private)) => (public, private, None),
+            (Err(why), _) | (_, Err(why)) => (plain(false)?, plain(true)?, Some(cause(&why))),
+        };
+        Ok(Self {
+            public,
+            private,
+            no_tls,
+            doors,
+            clock,
+        })
+    }
+
+    /// Sends a request and says where it ended.
+    pub(crate) async fn land(&self, request: &Request) -> Result<Landed, OutboundError> {
+        let time = request.timeout.min(TIME_MAX);
+        let late = self.clock.sleep_until(self.clock.now().plus(time));
+        tokio::select! {
+            biased;
+            landed = self.walk(request) => landed,
+            () = late => Err(OutboundError::Failed {
+                url: address(&request.url).map_or_else(|_| "the address".into(), |url| said(&url)),
+                why: format!("no whole answer came in {}", span(time)),
+            }),
+        }
+    }
+
+    async fn walk(&self, request: &Request) -> Result<Landed, OutboundError> {
+        let mut hop = Hop::first(request)?;
+        let first = hop.url.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let answer = self.ask(&hop, request.reach).await?;
+            let status = answer.status().as_u16();
+            if let Some(next) = hop.next(status, answer.headers())? {
+                hop = next;
+                continue;
+            }
+            let bytes_max = request.bytes_max.min(BYTES_MAX);
+            let response = read(&hop, answer, bytes_max).await?;
+            return Ok(Landed {
+                url: hop.url,
+                method: hop.method.to_string(),
+                response,
+            });
+        }
+        let why = format!("it was redirected more than {REDIRECTS_MAX} times");
+        Err(failed(&first, why))
+    }
+
+    /// Asks at one station, through the client that the address is open to.
+    async fn ask(&self, hop: &Hop, reach: Reach) -> Result<reqwest::Response, OutboundError> {
+        let url = &hop.url;
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err(forbidden(url, "it names no host"));
+        };
+        let pass = self.doors.pass(&host, port, reach == Reach::Private);
+        let pass = pass.map_err(|why| forbidden(url, &why))?;
+        if !is_open(&host, pass) {
+            return Err(forbidden(url, INSIDE));
+        }
+        if let (Some(why), "https") = (&self.no_tls, url.scheme()) {
+            return Err(failed(
+                url,
+                format!("no secure connection can be made here: {why}"),
+            ));
+        }
+        let client = match pass {
+            Pass::Public => &self.public,
+            Pass::Private | Pass::Named => &self.private,
+        };
+        let request = client
+            .request(hop.method.clone(), url.clone())
+            .headers(hop.headers.clone())
+            .header(ACCEPT_ENCODING, "identity");
+        let request = match hop.body.is_empty() {
+            true => request,
+            false => request.body(hop.body.clone()),
+        };
+        request.send().await.map_err(|why| trouble(url, why))
+    }
+}
+
+#[async_trait]
+impl Outbound for Guarded {
+    async fn send(&self, request: Request) -> Result<Response, OutboundError> {
+        Ok(self.land(&request).await?.response)
+    }
+}
+
+/// Why an address inside the house is not asked.
+const INSIDE: &str = "its address is private or reserved; the owner of the project can open it \
+                      with `allow` or `allow_private` under [tools.http_fetch]";
+
+fn builder(sieve: Sieve) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT)
+        // Every request has its own connection, to an address that was just checked.
+        .pool_max_idle_per_host(0)
+        .dns_resolver(sieve)
+}
+
+/// Whether a host that is spelled as an address is open; names are for the sieve,
+/// but for the one that means this machine whoever is asked.
+fn is_open(host: &Host<&str>, pass: Pass) -> bool {
+    let kind = match host {
+        Host::Domain(name) => match name.trim_end_matches('.').rsplit('.').next() {
+            Some("localhost") => Kind::Private,
+            Some(_) | None => Kind::Public,
+        },
+        Host::Ipv4(ip) => kind((*ip).into()),
+        Host::Ipv6(ip) => kind((*ip).into()),
+    };
+    match (kind, pass) {
+        (_, Pass::Named) | (Kind::Public, _) | (Kind::Private, Pass::Private) => true,
+        (Kind::Private, Pass::Public) | (Kind::Odd, Pass::Public | Pass::Private) => false,
+    }
+}
+
+/// Reads an answer to its end, or to the bound.
+async fn read(
+    hop: &Hop,
+    mut answer: reqwest::Response,
+    bytes_max: u64,
+) -> Result<Response, OutboundError> {
+    let status = answer.status().as_u16();
+    let headers = answer.headers().clone();
+    let is_bare = hop.method == Method::HEAD || matches!(status, 204 | 304);
+    if let (Some(packing), false) = (packing(&headers), is_bare) {
+        let why = format!("the answer is packed as `{packing}`, which was not asked for");
+        return Err(failed(&hop.url, why));
+    }
+    let too_long = || OutboundError::TooLong {
+        url: said(&hop.url),
+        bytes_max,
+    };
+    if !is_bare
+        && answer
+            .content_length()
+            .is_some_and(|length| length > bytes_max)
+    {
+        return Err(too_long());
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|why| trouble(&hop.url, why))? {
+        if (body.len() + piece.len()) as u64 > bytes_max {
+            return Err(too_long());
+        }
+        body.extend_from_slice(&piece);
+    }
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let headers = headers.iter();
+    Ok(Response {
+        status,
+        headers: headers
+            .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+            .collect(),
+        body,
+    })
+}
+
+/// How an answer is packed, if it is.
+fn packing(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get_all(CONTENT_ENCODING).iter();
+    let said = said.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let mut said = said.flat_map(|value| {
+        let words = value
+            .split(',')
+            .map(|word| word.trim().to_ascii_lowercase());
+        words.collect::<Vec<_>>()
+    });
+    said.find(|word| !word.is_empty() && word != "identity")
+        .map(|word| word.chars().take(40).collect())
+}
+
+/// What the client says of a request that came to nothing.
+fn trouble(url: &Url, why: reqwest::Error) -> OutboundError {
+    let why = why.without_url();
+    let mut deeper = why.source();
+    while let Some(found) = deeper {
+        if let Some(Error::Inside) = found.downcast_ref::<Error>() {
+            return forbidden(url, INSIDE);
+        }
+        deeper = found.source();
+    }
+    let what = match (why.is_connect(), why.is_timeout()) {
+        (true, true) => "no connection in 10 s".to_owned(),
+        (true, false) => format!("no connection: {}", cause(&why)),
+        (false, _) => cause(&why),
+    };
+    failed(url, what)
+}
+
+fn failed(url: &Url, why: String) -> OutboundError {
+    OutboundError::Failed {
+        url: said(url),
+        why,
+    }
+}
+
+/// What lies behind an error: the rest only says how deep it came from.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    deepest.to_string().chars().take(300).collect()
+}
+
+fn span(time: Millis) -> String {
+    match time.0 % 1_000 {
+        0 => format!("{} s", time.0 / 1_000),
+        _ => format!("{} ms", time.0),
+    }
+}

@@ -1,0 +1,83 @@
+//! Who knows the addresses of a name, and the filter between them and the client:
+//! the addresses that are let through are the ones that are connected to.
+//!
+//! Never: asked for a literal address, or asked twice for one connection.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::outbound::address::{Kind, kind};
+
+/// Somebody who knows the addresses of a name.
+#[async_trait]
+pub trait Names: Send + Sync + std::fmt::Debug {
+    /// All addresses of this name.
+    async fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The names as the machine knows them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct System;
+
+#[async_trait]
+impl Names for System {
+    async fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        let found = tokio::net::lookup_host((name, 0)).await?;
+        Ok(found.map(|address| address.ip()).collect())
+    }
+}
+
+/// Lets only some addresses of a name through.
+#[derive(Debug, Clone)]
+pub(super) struct Sieve {
+    pub(super) names: Arc<dyn Names>,
+    /// Those inside the house too.
+    pub(super) private: bool,
+}
+
+impl Sieve {
+    async fn let_through(self, name: String) -> Result<Vec<SocketAddr>, Error> {
+        let found = self.names.addresses(&name).await.map_err(Error::Unknown)?;
+        let count = found.len();
+        let may = |ip: &IpAddr| match kind(*ip) {
+            Kind::Public => true,
+            Kind::Private => self.private,
+            Kind::Odd => false,
+        };
+        let good = found.into_iter().filter(may);
+        let good: Vec<SocketAddr> = good.map(|ip| SocketAddr::new(ip, 0)).collect();
+        match (good.is_empty(), count) {
+            (false, _) => Ok(good),
+            (true, 0) => Err(Error::Nowhere),
+            (true, _) => Err(Error::Inside),
+        }
+    }
+}
+
+impl Resolve for Sieve {
+    fn resolve(&self, name: Name) -> Resolving {
+        let looked = self.clone().let_through(name.as_str().to_owned());
+        Box::pin(async move {
+            let addresses: Addrs = Box::new(looked.await?.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// A name that leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// Nobody knows it.
+    #[error("nobody knows this name ({0})")]
+    Unknown(#[source] io::Error),
+    /// It has no address.
+    #[error("this name has no address")]
+    Nowhere,
+    /// All its addresses are private or reserved.
+    #[error("its address is private or reserved")]
+    Inside,
+}

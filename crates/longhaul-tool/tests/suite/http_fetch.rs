@@ -1,0 +1,212 @@
+//! `http_fetch` over real sockets: what is asked, what is shown, what is refused.
+
+use serde_json::{Value, json};
+
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_tool::HttpFetch;
+
+use crate::suite::kit::{Server, reply, way_out};
+
+fn tool() -> HttpFetch {
+    HttpFetch::new(way_out()).unwrap()
+}
+
+async fn fetch(input: Value) -> Result<String, String> {
+    let call = CallId { turn: 1, index: 1 };
+    let around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
+    match tool().call(input, &around).await {
+        Ok(output) => match &output.content[..] {
+            [Part::Text(text)] => Ok(text.to_string()),
+            other => panic!("one text, not {other:?}"),
+        },
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+#[test]
+fn classes_and_subjects() {
+    let tool = tool();
+    assert_eq!(tool.card().in_doubt, Some(InDoubt::Ask));
+    for (input, class, subject) in [
+        (
+            json!({ "url": "HTTPS://Site.example/a/../b#part" }),
+            EffectClass::Pure,
+            "GET https://site.example/b",
+        ),
+        (
+            json!({ "url": "http://0x7f.1", "method": "head" }),
+            EffectClass::Pure,
+            "HEAD http://127.0.0.1/",
+        ),
+        (
+            json!({ "url": "https://site.example", "method": "POST" }),
+            EffectClass::Once,
+            "POST https://site.example/",
+        ),
+        (
+            json!({ "url": "nonsense", "method": "DELETE" }),
+            EffectClass::Once,
+            "DELETE nonsense",
+        ),
+        (json!({ "method": 7 }), EffectClass::Pure, "GET "),
+    ] {
+        assert_eq!(tool.class(&input), class, "{input}");
+        assert_eq!(tool.subjects(&input), [subject], "{input}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_shown_as_text_from_where_it_was_found() {
+    let page = "<title>News</title><nav>menu</nav><h1>Today</h1><p>Read <a href=more>more</a>.";
+    let server = Server::new(move |asked| match asked.path.as_str() {
+        "/old" => reply("301 Moved", &[("location", "/new/")], ""),
+        _ => reply(
+            "200 OK",
+            &[("content-type", "text/html"), ("set-cookie", "hush")],
+            page,
+        ),
+    })
+    .await;
+    let said = fetch(json!({ "url": server.url("/old") })).await.unwrap();
+    let expected = format!(
+        "HTTP 200 OK\nredirected to: {new}\ncontent-length: {length}\ncontent-type: text/html\n\n\
+         Title: News\n\n# Today\n\nRead [more]({new}more).",
+        new = server.url("/new/"),
+        length = page.len(),
+    );
+    assert_eq!(said, expected);
+    let asked = &server.asked()[0];
+    assert!(asked.header("accept").unwrap().starts_with("text/html"));
+    assert!(asked.header("user-agent").unwrap().starts_with("longhaul/"));
+}
+
+#[tokio::test]
+async fn every_status_is_a_result() {
+    for (status, headers, body, expected) in [
+        (
+            "200 OK",
+            ("content-type", "application/json"),
+            "{\"a\":1}",
+            "HTTP 200 OK\ncontent-type: application/json\n\n{\n  \"a\": 1\n}",
+        ),
+        (
+            "404 Not Found",
+            ("content-type", "text/plain"),
+            "gone",
+            "HTTP 404 Not Found\ncontent-type: text/plain\n\ngone",
+        ),
+        (
+            "429 Too Many Requests",
+            ("retry-after", "7"),
+            "",
+            "HTTP 429 Too Many Requests\nretry-after: 7\n\n[There is no body.]",
+        ),
+        (
+            "500 Oh",
+            ("content-type", "image/png"),
+            "bytes",
+            "HTTP 500 Internal Server Error\ncontent-type: image/png\n\n[The body is not text and is not shown: image/png, 5 bytes.]",
+        ),
+        (
+            "299 Odd",
+            ("content-type", "text/html"),
+            "<p> <script>x</script>",
+            "HTTP 299\ncontent-type: text/html\n\n[There are no words in the body.]",
+        ),
+    ] {
+        let server = Server::saying(reply(status, &[headers], body)).await;
+        let said = fetch(json!({ "url": server.url("/") })).await.unwrap();
+        let length = format!("content-length: {}\n", body.len());
+        assert_eq!(said.replace(&length, ""), expected);
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_is_what_was_said() {
+    let server = Server::saying(reply("201 Created", &[], "")).await;
+    let url = server.url("/");
+    let input =
+        json!({ "url": url, "method": "POST", "body": "{\"a\":1}", "headers": { "X-Key": "k" } });
+    assert!(fetch(input).await.unwrap().starts_with("HTTP 201 Created"));
+    let input =
+        json!({ "url": url, "method": "put", "body": "a=1", "headers": { "Content-Type": "x/y" } });
+    fetch(input).await.unwrap();
+    fetch(json!({ "url": url, "method": "PATCH", "body": "words" }))
+        .await
+        .unwrap();
+    let asked = server.asked();
+    let seen: Vec<_> = asked
+        .iter()
+        .map(|asked| {
+            (
+                asked.method.as_str(),
+                asked.header("content-type").unwrap(),
+                asked.body.as_slice(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("POST", "application/json", &b"{\"a\":1}"[..]),
+            ("PUT", "x/y", b"a=1"),
+            ("PATCH", "text/plain; charset=utf-8", b"words"),
+        ]
+    );
+    assert_eq!(asked[0].header("x-key"), Some("k"));
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_asked() {
+    let server = Server::saying(reply("200 OK", &[], "")).await;
+    let url = server.url("/");
+    let with = |name: &str| json!({ "url": url, "headers": { name: "x" } });
+    let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("x-{n}"), json!("x"))).collect();
+    for (input, why) in [
+        (with("Cookie"), "`cookie` is not yours"),
+        (with(" X-Forwarded-For"), "`x-forwarded-for` is not yours"),
+        (with("proxy-authorization"), "not yours"),
+        (with("user-agent"), "not yours"),
+        (with("Host"), "the client's own"),
+        (with("content-length"), "the client's own"),
+        (with("bad name"), "no proper name"),
+        (
+            json!({ "url": url, "headers": { "a": "x\r\nb: y" } }),
+            "no proper value",
+        ),
+        (
+            json!({ "url": url, "headers": many }),
+            "more than 20 headers",
+        ),
+        (json!({ "url": url, "method": "TRACE" }), "one of GET, HEAD"),
+        (json!({ "url": url, "body": "x" }), "GET sends no body"),
+        (json!({ "url": url, "depth": 7 }), "unknown field"),
+        (
+            json!({ "url": "http://inside.example/" }),
+            "private or reserved",
+        ),
+        (json!({ "url": "http://127.0.0.1/" }), "private or reserved"),
+        (
+            json!({ "url": "file:///etc/passwd" }),
+            "only http:// and https://",
+        ),
+        (json!({}), "missing field `url`"),
+    ] {
+        let no = fetch(input.clone()).await.unwrap_err();
+        assert!(no.contains(why), "{input}: {no}");
+    }
+    assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_says_that_it_may_have_arrived() {
+    let server = Server::saying(Vec::new()).await;
+    for (method, doubt) in [("POST", true), ("GET", false)] {
+        let no = fetch(json!({ "url": server.url("/"), "method": method })).await;
+        let no = no.unwrap_err();
+        assert_eq!(no.contains("may have arrived"), doubt, "{no}");
+    }
+}

@@ -1,0 +1,125 @@
+//! `log_interaction`: one line for one call, with all that belongs to it.
+
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Clock;
+use longhaul_testkit::clock::SimClock;
+use longhaul_tool::LogInteraction;
+
+fn around(index: u16) -> ToolContext {
+    let call = CallId { turn: 2, index };
+    let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
+    around
+        .context
+        .insert("recipient".into(), RawJson::of(&"ann"));
+    around
+}
+
+fn tool(dir: &tempfile::TempDir) -> LogInteraction {
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::new());
+    LogInteraction::new(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
+}
+
+fn lines(dir: &tempfile::TempDir) -> Vec<String> {
+    let text = fs::read_to_string(dir.path().join(".longhaul/interactions.jsonl"));
+    text.unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_leaves_one_line_however_often_it_is_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = tool(&dir);
+    let input = json!({ "summary": "Asked for tea.\nGot it.", "kind": "request", "details": { "cups": 2 } });
+    for _ in 0..3 {
+        tool.call(input.clone(), &around(1)).await.unwrap();
+    }
+    let first = lines(&dir);
+    assert_eq!(first.len(), 1);
+    let line: Value = serde_json::from_str(&first[0]).unwrap();
+    let around_one = around(1);
+    assert_eq!(
+        line,
+        json!({
+            "key": around_one.key,
+            "run": around_one.run,
+            "call": around_one.call,
+            "at": "2026-01-01T00:00:00.000000Z",
+            "kind": "request",
+            "summary": "Asked for tea.\nGot it.",
+            "details": { "cups": 2 },
+            "thread": null,
+            "resource": null,
+            "context": { "recipient": "ann" },
+        })
+    );
+    tool.call(json!({ "summary": "Again." }), &around(2))
+        .await
+        .unwrap();
+    assert_eq!(lines(&dir).len(), 2);
+}
+
+#[tokio::test]
+async fn a_torn_line_is_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = tool(&dir);
+    tool.call(json!({ "summary": "One." }), &around(1))
+        .await
+        .unwrap();
+    let path = dir.path().join(".longhaul/interactions.jsonl");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    tool.call(json!({ "summary": "One." }), &around(1))
+        .await
+        .unwrap();
+    let now = lines(&dir);
+    assert_eq!(now.len(), 2);
+    assert_eq!(now[1], whole.trim_end());
+}
+
+#[tokio::test]
+async fn fields_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = tool(&dir);
+    for (input, why) in [
+        (json!({ "summary": " " }), "says nothing"),
+        (json!({ "summary": "x".repeat(4_001) }), "longer than 4000"),
+        (
+            json!({ "summary": "x", "kind": "k".repeat(65) }),
+            "longer than 64",
+        ),
+        (
+            json!({ "summary": "x", "details": "d".repeat(70_000) }),
+            "longer than 65536",
+        ),
+        (json!({ "summary": "x", "who": "me" }), "unknown field"),
+        (json!({}), "missing field"),
+    ] {
+        let no = tool.call(input, &around(1)).await.unwrap_err().to_string();
+        assert!(no.contains(why), "{no}");
+    }
+    assert!(lines(&dir).is_empty());
+}
+
+#[test]
+fn class_and_subject() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = tool(&dir);
+    for (input, subject) in [
+        (json!({ "summary": "x" }), "note"),
+        (json!({ "summary": "x", "kind": " " }), "note"),
+        (json!({ "summary": "x", "kind": "call" }), "call"),
+    ] {
+        assert_eq!(tool.class(&input), EffectClass::Keyed);
+        assert_eq!(tool.subjects(&input), [subject]);
+    }
+}

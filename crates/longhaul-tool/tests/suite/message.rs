@@ -1,0 +1,432 @@
+//! `send_message`: every way out, the record beside it, and what is found after a
+//! crash between the two lines of it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use longhaul_core::event::tool::Finding;
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::time::Clock;
+use longhaul_testkit::clock::SimClock;
+use longhaul_tool::message::{Messages, SendMessage};
+
+use crate::suite::kit::{Server, reply, way_out};
+
+struct World {
+    dir: TempDir,
+    clock: SimClock,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: SimClock::new(),
+        }
+    }
+
+    fn tool(&self, deliver: &str) -> SendMessage {
+        let messages = Messages {
+            deliver: deliver.parse().unwrap(),
+            record: ".longhaul/deliveries.jsonl".into(),
+            root: self.dir.path().into(),
+            allow_private: false,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        SendMessage::new(messages, clock, way_out()).unwrap()
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    fn lines(&self, below: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(below)).unwrap_or_default();
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn record(&self) -> Vec<Value> {
+        self.lines(".longhaul/deliveries.jsonl")
+    }
+
+    fn write(&self, below: &str, text: &str) {
+        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
+        fs::write(self.path(below), text).unwrap();
+    }
+
+    fn script(&self, text: &str) {
+        self.write("send", &format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(self.path("send"), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+fn around(index: u16, epoch: u64) -> ToolContext {
+    let call = CallId { turn: 1, index };
+    let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(epoch));
+    let recipient = RawJson::of(&"ann@example.com");
+    around.context.insert("recipient".into(), recipient);
+    around
+}
+
+async fn send(tool: &SendMessage, around: &ToolContext) -> Result<String, String> {
+    match tool.call(json!({ "text": "Hello ü" }), around).await {
+        Ok(output) => match &output.content[..] {
+            [Part::Text(text)] => Ok(text.to_string()),
+            other => panic!("one text, not {other:?}"),
+        },
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+async fn verify(tool: &SendMessage, around: &ToolContext) -> &'static str {
+    match tool.verify(json!({ "text": "Hello ü" }), around).await {
+        Finding::Happened(_) => "happened",
+        Finding::NotHappened => "not happened",
+        Finding::Unknown => "unknown",
+    }
+}
+
+fn kinds(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["kind"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_message_goes_to_the_outbox_and_into_the_record() {
+    let world = World::new();
+    let tool = world.tool("file:out/box.jsonl");
+    let around = around(1, 3);
+    assert_eq!(verify(&tool, &around).await, "not happened");
+    assert!(!world.path(".longhaul").exists());
+    let said = send(&tool, &around).await.unwrap();
+    assert_eq!(said, "The message was delivered.");
+    let outbox = world.lines("out/box.jsonl");
+    assert_eq!(outbox.len(), 1);
+    assert_eq!(outbox[0]["recipient"], "ann@example.com");
+    assert_eq!(outbox[0]["text"], "Hello ü");
+    assert_eq!(outbox[0]["key"], around.key);
+    let record = world.record();
+    assert_eq!(kinds(&record), ["intent", "receipt"]);
+    let hash = Hash::of("Hello ü".as_bytes()).to_string();
+    assert_eq!(record[0]["text_sha256"], hash);
+    assert_eq!(record[0]["recipient"], "ann@example.com");
+    assert_eq!(record[0]["at"], "2026-01-01T00:00:00.000000Z");
+    assert!(!record[0].to_string().contains("Hello"));
+    let mode = fs::metadata(world.path("out/box.jsonl"))
+        .unwrap()
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+
+    // Under the same key it has left already.
+    assert_eq!(send(&tool, &around).await.unwrap(), said);
+    assert_eq!(world.lines("out/box.jsonl").len(), 1);
+    assert_eq!(verify(&tool, &around).await, "happened");
+}
+
+#[test]
+fn class_and_subject() {
+    let world = World::new();
+    let tool = world.tool("file:box");
+    let input = json!({ "text": "x" });
+    assert_eq!(tool.class(&input), EffectClass::Once);
+    assert!(tool.card().verifies);
+    assert_eq!(tool.card().in_doubt, Some(InDoubt::Ask));
+    let around = around(1, 1);
+    assert_eq!(
+        tool.subjects_in(&input, &around.context),
+        ["ann@example.com"]
+    );
+    assert!(tool.subjects_in(&input, &Default::default()).is_empty());
+}
+
+#[tokio::test]
+async fn without_a_recipient_or_words_nothing_is_begun() {
+    let world = World::new();
+    let tool = world.tool("file:box");
+    for recipient in ["null", "\"\"", "\" \"", "[\"a\"]", "{}", "true"] {
+        let mut around = around(1, 1);
+        let recipient = RawJson::parse(recipient).unwrap();
+        around.context.insert("recipient".into(), recipient);
+        let no = send(&tool, &around).await.unwrap_err();
+        assert!(no.contains("--context recipient="), "{no}");
+    }
+    let mut nobody = around(1, 1);
+    nobody.context.clear();
+    assert!(
+        send(&tool, &nobody)
+            .await
+            .unwrap_err()
+            .contains("--context recipient=")
+    );
+    let long = "x".repeat(20_001);
+    for (input, why) in [
+        (json!({ "text": " \n" }), "says nothing"),
+        (json!({ "text": long }), "longer than 20000"),
+        (json!({ "text": "x", "recipient": "eve" }), "unknown field"),
+        (json!({}), "missing field"),
+    ] {
+        let no = tool
+            .call(input, &around(1, 1))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(no.contains(why), "{no}");
+    }
+    assert!(!world.path("box").exists() && !world.path(".longhaul").exists());
+    let mut phone = around(1, 1);
+    phone
+        .context
+        .insert("recipient".into(), RawJson::parse("49151").unwrap());
+    send(&tool, &phone).await.unwrap();
+    assert_eq!(world.lines("box")[0]["recipient"], "49151");
+}
+
+#[tokio::test]
+async fn a_program_gets_the_message_and_nothing_else() {
+    let world = World::new();
+    world.script("cat > got.json; env > env.txt; echo \"$1|$2\" > words; echo queued as 7");
+    let tool = world.tool("command:./send 'a b' $HOME");
+    send(&tool, &around(1, 1)).await.unwrap();
+    let got = world.lines("got.json");
+    assert_eq!(
+        (&got[0]["text"], &got[0]["recipient"]),
+        (&json!("Hello ü"), &json!("ann@example.com"))
+    );
+    assert_eq!(
+        fs::read_to_string(world.path("words")).unwrap(),
+        "a b|$HOME\n"
+    );
+    let env = fs::read_to_string(world.path("env.txt")).unwrap();
+    assert!(!env.contains("CARGO") && !env.contains("HOME="), "{env}");
+    assert_eq!(world.record()[1]["answer"], "queued as 7");
+    assert_eq!(verify(&tool, &around(1, 1)).await, "happened");
+
+    world.script("echo no such person ann@example.com >&2; exit 4");
+    let no = send(&tool, &around(2, 1)).await.unwrap_err();
+    assert!(
+        no.contains("ended with code 4: no such person [recipient]"),
+        "{no}"
+    );
+    assert_eq!(kinds(&world.record()[2..]), ["intent", "failure"]);
+    assert_eq!(verify(&tool, &around(2, 1)).await, "not happened");
+
+    world.script("kill -9 $$");
+    let no = send(&tool, &around(3, 1)).await.unwrap_err();
+    assert!(no.contains("may also have arrived"), "{no}");
+    assert_eq!(verify(&tool, &around(3, 1)).await, "unknown");
+
+    let lost = world.tool("command:no-such-program");
+    assert!(
+        send(&lost, &around(4, 1))
+            .await
+            .unwrap_err()
+            .contains("there is no program")
+    );
+    assert_eq!(verify(&lost, &around(4, 1)).await, "not happened");
+}
+
+#[tokio::test]
+async fn a_webhook_gets_the_message_under_its_key() {
+    for (status, location, delivered, found) in [
+        ("200 OK", "", true, "happened"),
+        ("204 No Content", "", true, "happened"),
+        ("404 Not Found", "", false, "not happened"),
+        ("500 Oh", "", false, "unknown"),
+        ("302 Found", "/login", false, "unknown"),
+        ("307 Again", "http://127.0.0.1/", false, "unknown"),
+    ] {
+        let server = Server::new(move |asked| match asked.path.as_str() {
+            "/login" => reply("200 OK", &[], "please log in"),
+            _ if location.is_empty() => reply(status, &[], ""),
+            _ => reply(status, &[("location", location)], ""),
+        })
+        .await;
+        let world = World::new();
+        let tool = world.tool(&format!("webhook:{}", server.url("/secret?key=hush")));
+        let around = around(1, 1);
+        let said = send(&tool, &around).await;
+        assert_eq!(said.is_ok(), delivered, "{status} {said:?}");
+        assert!(!format!("{said:?} {tool:?} {:?}", world.record()).contains("hush"));
+        assert_eq!(verify(&tool, &around).await, found, "{status}");
+        let asked = &server.asked()[0];
+        assert_eq!(asked.method, "POST");
+        assert_eq!(asked.header("idempotency-key"), Some(around.key.as_str()));
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!(
+            (&body["text"], &body["key"]),
+            (&json!("Hello ü"), &json!(around.key))
+        );
+    }
+    let world = World::new();
+    let inside = world.tool("webhook:http://127.0.0.1:9/");
+    let no = send(&inside, &around(1, 1)).await.unwrap_err();
+    assert!(no.contains("may not be asked"), "{no}");
+}
+
+/// Lines as a crash may leave them, one for each word.
+fn left(words: &str, way: &str) -> String {
+    let key = around(1, 1).key;
+    let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "way": way });
+    let line = |word: &str| {
+        let line = match word {
+            "intent" | "intent-torn" => intent.clone(),
+            "intent-elsewhere" => json!({ "kind": "intent", "key": key, "way": "another" }),
+            "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "way": way }),
+            "receipt" | "receipt-torn" => json!({ "kind": "receipt", "key": key }),
+            "sure" => json!({ "kind": "failure", "key": key, "sure": true }),
+            "unsure" => json!({ "kind": "failure", "key": key, "sure": false }),
+            "parcel" | "parcel-torn" => json!({ "key": key, "text": "x" }),
+            "parcel-other" => json!({ "key": "run_x:t1.1", "text": key }),
+            "list" => json!([key]),
+            other => panic!("{other}"),
+        };
+        let line = format!("{line}\n");
+        match word.ends_with("-torn") {
+            true => line[..line.len() - 4].to_owned(),
+            false => line,
+        }
+    };
+    words.split_whitespace().map(line).collect()
+}
+
+#[tokio::test]
+async fn what_a_crash_leaves_is_judged_by_what_is_written() {
+    let (file, command, webhook) = ("file:box", "command:true", "webhook:https://a.example/");
+    for (deliver, record, outbox, found) in [
+        (file, "", "", "not happened"),
+        (file, "intent-other", "", "not happened"),
+        (file, "intent-torn", "", "not happened"),
+        (file, "intent receipt", "", "happened"),
+        (file, "intent", "", "not happened"),
+        (file, "intent", "parcel", "happened"),
+        (file, "intent", "parcel-torn", "not happened"),
+        (file, "intent", "parcel-other", "not happened"),
+        (file, "intent receipt-torn", "parcel", "happened"),
+        (file, "intent receipt-torn", "", "not happened"),
+        (file, "list intent unsure", "list parcel", "happened"),
+        (file, "list intent unsure", "", "not happened"),
+        (file, "intent-elsewhere", "", "unknown"),
+        (command, "intent", "", "unknown"),
+        (command, "intent sure", "", "not happened"),
+        (command, "intent unsure", "", "unknown"),
+        (command, "intent sure intent", "", "unknown"),
+        (webhook, "intent receipt-torn", "", "unknown"),
+        (webhook, "receipt sure intent", "", "happened"),
+    ] {
+        let world = World::new();
+        let way = deliver.split(':').next().unwrap();
+        world.write(".longhaul/deliveries.jsonl", &left(record, way));
+        world.write("box", &left(outbox, way));
+        let tool = world.tool(deliver);
+        // The same answer when it is asked again.
+        for _ in 0..2 {
+            let said = verify(&tool, &around(1, 2)).await;
+            assert_eq!(said, found, "{deliver}: {record}, {outbox}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_torn_line_the_record_goes_on() {
+    let world = World::new();
+    world.write(".longhaul/deliveries.jsonl", "{\"kind\":\"int");
+    world.write("box", "{\"key\":\"ru");
+    let tool = world.tool("file:box");
+    send(&tool, &around(1, 1)).await.unwrap();
+    assert_eq!(verify(&tool, &around(1, 1)).await, "happened");
+    let record = fs::read_to_string(world.path(".longhaul/deliveries.jsonl")).unwrap();
+    assert_eq!(record.lines().count(), 3);
+    assert!(record.ends_with('\n') && record.starts_with("{\"kind\":\"int\n{"));
+    assert_eq!(
+        fs::read_to_string(world.path("box"))
+            .unwrap()
+            .lines()
+            .count(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_in_the_middle_leaves_doubt() {
+    let world = World::new();
+    world.script("cat > got; mkfifo begun; read _ < begun");
+    let tool = world.tool("command:./send");
+    let around = around(1, 1);
+    let mut call = Box::pin(send(&tool, &around));
+    while !world.path("begun").exists() {
+        assert!((&mut call).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    drop(call);
+    assert_eq!(kinds(&world.record()), ["intent"]);
+    assert_eq!(verify(&tool, &around).await, "unknown");
+}
+
+#[tokio::test]
+async fn a_late_driver_sends_nothing_after_a_newer_one() {
+    let world = World::new();
+    let tool = world.tool("file:box");
+    let key = around(1, 1).key;
+    let line = json!({ "kind": "intent", "key": key, "epoch": 5, "way": "file" });
+    world.write(".longhaul/deliveries.jsonl", &format!("{line}\n"));
+    let no = send(&tool, &around(1, 4)).await.unwrap_err();
+    assert!(no.contains("another worker"), "{no}");
+    assert!(!world.path("box").exists());
+    send(&tool, &around(1, 6)).await.unwrap();
+    assert_eq!(world.lines("box").len(), 1);
+}
+
+#[tokio::test]
+async fn many_writers_leave_whole_lines() {
+    let world = World::new();
+    let tools = [world.tool("file:box"), world.tool("file:box")];
+    let arounds: Vec<ToolContext> = (0..20).map(|index| around(index, 1)).collect();
+    let calls = arounds
+        .iter()
+        .enumerate()
+        .map(|(n, around)| send(&tools[n % 2], around));
+    for said in futures_util::future::join_all(calls).await {
+        said.unwrap();
+    }
+    assert_eq!(world.lines("box").len(), 20);
+    assert_eq!(world.record().len(), 40);
+}
+
+#[tokio::test]
+async fn links_and_folders_are_no_outbox() {
+    let world = World::new();
+    world.write("outside", "");
+    symlink(world.path("outside"), world.path("link")).unwrap();
+    fs::create_dir(world.path("folder")).unwrap();
+    for deliver in ["file:link", "file:folder"] {
+        let no = send(&world.tool(deliver), &around(1, 1)).await.unwrap_err();
+        assert!(
+            no.starts_with("The message was not delivered: the outbox"),
+            "{no}"
+        );
+    }
+    assert_eq!(fs::read_to_string(world.path("outside")).unwrap(), "");
+    // Without a record nothing leaves.
+    let world = World::new();
+    world.write(".longhaul", "a file where a folder should be");
+    let no = send(&world.tool("file:box"), &around(1, 1))
+        .await
+        .unwrap_err();
+    assert!(no.contains("the record of deliveries"), "{no}");
+    assert!(!world.path("box").exists());
+}
