@@ -13,6 +13,7 @@ mod interaction;
 mod lines;
 pub mod message;
 pub mod outbound;
+pub mod mcp;
 mod place;
 mod skill;
 mod spelling;

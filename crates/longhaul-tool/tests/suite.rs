@@ -13,5 +13,6 @@ mod suite {
     mod typed;
     mod message;
     mod outbound;
+    mod mcp;
     mod vault;
 }

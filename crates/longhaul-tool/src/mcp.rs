@@ -1,0 +1,208 @@
+//! Tools of others: servers of the Model Context Protocol, over pipes or HTTP.
+//!
+//! A server is started when it is first needed, once in a worker, and shared by
+//! all its runs; one that is `per_run` is started for each run and closed with it.
+//! Over pipes it runs beside us, not in a sandbox: it sees no more of our
+//! environment than `PATH` and what its spec says.
+//!
+//! Never: believes a server. Its words are bounded, its schemas are judged, and
+//! what it breaks is its own tools and nobody else's.
+
+mod error;
+mod fate;
+mod greet;
+mod http;
+mod lines;
+mod link;
+mod listing;
+mod output;
+mod slot;
+mod spec;
+mod stdio;
+mod tap;
+mod tool;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::join_all;
+use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Tool;
+use longhaul_core::time::{Clock, Millis};
+
+use crate::mcp::greet::Manner;
+use crate::mcp::link::Link;
+use crate::mcp::slot::Slot;
+use crate::mcp::tool::McpTool;
+
+pub use crate::mcp::error::McpError;
+pub use crate::mcp::listing::Offered;
+pub use crate::mcp::spec::{ServerSpec, Way};
+
+/// What a look at a server found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// How it calls itself.
+    pub name: String,
+    /// How it wants to be called where people read it.
+    pub title: Option<String>,
+    /// Its version, as it says.
+    pub version: String,
+    /// The revision of the protocol that was agreed on.
+    pub protocol: String,
+    /// What it has.
+    pub tools: Vec<Offered>,
+    /// What was left out or cut, and why.
+    pub notes: Vec<String>,
+    /// How long the look took.
+    pub took: Millis,
+}
+
+/// The servers that a project names. Clones share them.
+#[derive(Clone)]
+pub struct Servers(Arc<House>);
+
+struct House {
+    servers: BTreeMap<String, Server>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A server, with what is open of it.
+struct Server {
+    spec: Arc<ServerSpec>,
+    shared: Arc<Slot>,
+    runs: Mutex<BTreeMap<RunId, Arc<Slot>>>,
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Servers").field(&self.names()).finish()
+    }
+}
+
+impl Server {
+    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeMap<RunId, Arc<Slot>>) -> T) -> T {
+        use_it(&mut self.runs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where this run finds it.
+    fn slot(&self, run: RunId, clock: &Arc<dyn Clock>) -> Arc<Slot> {
+        if !self.spec.per_run {
+            return Arc::clone(&self.shared);
+        }
+        let new = || Arc::new(Slot::new(Arc::clone(&self.spec), Arc::clone(clock)));
+        self.with(|runs| Arc::clone(runs.entry(run).or_insert_with(new)))
+    }
+}
+
+impl Servers {
+    /// Servers by their specs; of two of one name the last counts. None is started.
+    pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
+        let servers = specs.into_iter().map(|spec| {
+            let spec = Arc::new(spec);
+            let server = Server {
+                shared: Arc::new(Slot::new(Arc::clone(&spec), Arc::clone(&clock))),
+                spec: Arc::clone(&spec),
+                runs: Mutex::default(),
+            };
+            (spec.name.clone(), server)
+        });
+        let servers = servers.collect();
+        Self(Arc::new(House { servers, clock }))
+    }
+
+    /// Their names, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.0.servers.keys().cloned().collect()
+    }
+
+    /// The tools of a server, or the one named. It is started and asked where that
+    /// has not been done.
+    pub async fn tools(
+        &self,
+        server: &str,
+        tool: Option<&str>,
+        run: RunId,
+    ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
+        let slot = self.find(server)?.slot(run, &self.0.clock);
+        let listing = slot.listing().await?;
+        let made = |offered: &Offered| -> Arc<dyn Tool> {
+            Arc::new(McpTool::new(offered.clone(), Arc::clone(&slot)))
+        };
+        let Some(wanted) = tool else {
+            return Ok(listing.tools.iter().map(made).collect());
+        };
+        let name = spec::tool_name(server, wanted);
+        let found = listing.tools.iter().find(|offered| {
+            let its = offered.card.name.as_str();
+            its == name
+        });
+        match found {
+            Some(offered) => Ok(vec![made(offered)]),
+            None => Err(McpError::no_tool(server, wanted, &listing)),
+        }
+    }
+
+    /// Starts a server, asks who it is, lists what it has, and closes it again
+    /// where nobody else uses it.
+    pub async fn check(&self, server: &str) -> Result<Checked, McpError> {
+        let known = self.find(server)?;
+        let begun = self.0.clock.nanos();
+        let (link, alone) = match known.shared.open().await {
+            Some(link) => (link, false),
+            None => (Arc::new(first(&known.spec).await?), true),
+        };
+        let listing = link.listing().await;
+        let who = link.who().clone();
+        if alone {
+            link.close().await;
+        }
+        let listing = listing.map_err(|lost| link.lost(&lost))?;
+        let took = self.0.clock.nanos().saturating_sub(begun) / 1_000_000;
+        Ok(Checked {
+            name: who.name,
+            title: who.title,
+            version: who.version,
+            protocol: who.protocol,
+            tools: listing.tools.clone(),
+            notes: listing.notes.clone(),
+            took: Millis(took),
+        })
+    }
+
+    /// A run has let go of everything: what was started for it alone is closed.
+    pub async fn let_go(&self, run: RunId) {
+        let servers = self.0.servers.values();
+        let mine = servers.filter_map(|server| server.with(|runs| runs.remove(&run)));
+        let mine: Vec<Arc<Slot>> = mine.collect();
+        join_all(mine.iter().map(|slot| slot.close())).await;
+    }
+
+    /// Closes all of them, for good.
+    pub async fn close(&self) {
+        let mut all = Vec::new();
+        for server in self.0.servers.values() {
+            all.push(Arc::clone(&server.shared));
+            all.extend(server.with(std::mem::take).into_values());
+        }
+        join_all(all.iter().map(|slot| slot.close())).await;
+    }
+
+    fn find(&self, server: &str) -> Result<&Server, McpError> {
+        let found = self.0.servers.get(server);
+        found.ok_or_else(|| McpError::no_server(server, &self.names()))
+    }
+}
+
+/// A server that is looked at has no second chance but one: in the older manner.
+async fn first(spec: &ServerSpec) -> Result<Link, McpError> {
+    match Link::start(spec, Manner::Either).await {
+        Ok(link) => Ok(link),
+        Err(error) if error.may_be_manner() => match Link::start(spec, Manner::Older).await {
+            Ok(link) => Ok(link),
+            Err(_) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,139 @@
+//! How a server is greeted, who it says it is, and why a greeting fails.
+//!
+//! Never: waits for a greeting without an end, or offers a server anything.
+
+use std::time::Duration;
+
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::service::{ClientInitializeError, RunningService};
+use rmcp::transport::Transport;
+use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
+use tokio::time::timeout;
+
+use crate::mcp::error::McpError;
+use crate::mcp::fate::Fate;
+use crate::mcp::http::HttpError;
+use crate::mcp::spec::{ServerSpec, Way, shown};
+
+/// A server has so long to start and to greet: some are downloaded first.
+const GREETS: Duration = Duration::from_secs(90);
+
+/// How a server is greeted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// In the newer manner first, and in the older if it does not know that.
+    Either,
+    /// In the older manner: some end at what they don't know.
+    Older,
+}
+
+/// Who a server says it is.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    pub(super) name: String,
+    pub(super) title: Option<String>,
+    pub(super) version: String,
+    pub(super) protocol: String,
+}
+
+/// Who a server says it is, in words that can be shown.
+pub(super) fn who(peer: &Peer<RoleClient>, fate: &Fate) -> Who {
+    let info = peer.peer_info();
+    let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+    let said = |words: Option<&str>| words.map(|words| fate.clean(words));
+    Who {
+        name: said(server.map(|server| server.name.as_str())).unwrap_or_default(),
+        title: said(server.and_then(|server| server.title.as_deref())),
+        version: said(server.map(|server| server.version.as_str())).unwrap_or_default(),
+        protocol: said(info.as_ref().map(|info| info.protocol_version.as_str()))
+            .unwrap_or_default(),
+    }
+}
+
+/// What a server is told of us: nothing is offered to it.
+fn about_us() -> ClientConfig {
+    let us = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(ClientCapabilities::default(), us)
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+}
+
+/// Greets a server.
+pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
+    way: T,
+    manner: Manner,
+) -> Result<RunningService<RoleClient, ClientConfig>, String> {
+    let manner = match manner {
+        Manner::Either => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+        Manner::Older => ClientLifecycleMode::Initialize,
+    };
+    let greeted = serve_client_with_lifecycle(about_us(), way, manner);
+    match timeout(GREETS, greeted).await {
+        Ok(Ok(service)) => Ok(service),
+        Ok(Err(error)) => Err(unkind(&error)),
+        Err(_) => Err(format!("it did not greet within {} s", GREETS.as_secs())),
+    }
+}
+
+/// What went wrong when a server was greeted.
+fn unkind(error: &ClientInitializeError) -> String {
+    if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
+        return unkind(fallback);
+    }
+    if let ClientInitializeError::TransportError { error, .. } = error {
+        let http = error.error.downcast_ref::<HttpError>();
+        return http.map_or_else(|| error.error.to_string(), |error| on_the_way(error).0);
+    }
+    if let ClientInitializeError::ConnectionClosed(_) = error {
+        return "it closed the connection before it had greeted".to_owned();
+    }
+    if let ClientInitializeError::JsonRpcError(said) = error {
+        let (words, code) = (&said.message, said.code.0);
+        return format!("it refused to begin: {words} (code {code})");
+    }
+    format!("it did not greet as the protocol says: {error}")
+}
+
+/// What went wrong over HTTP, and whether the request may have been heard.
+pub(super) fn on_the_way(error: &HttpError) -> (String, bool) {
+    if let HttpError::Client(trouble) = error {
+        return (trouble.to_string(), trouble.sent);
+    }
+    if let HttpError::AuthRequired(_) | HttpError::InsufficientScope(_) = error {
+        return (UNKNOWN_CALLER.to_owned(), false);
+    }
+    if let HttpError::HttpStatus(status) = error {
+        let sent = status.status >= 500;
+        return (format!("it answered with HTTP {}", status.status), sent);
+    }
+    let expired = matches!(error, HttpError::SessionExpired);
+    (error.to_string(), !expired)
+}
+
+const UNKNOWN_CALLER: &str = "it does not let us in without a key it knows";
+
+/// The error that says why a server could not be started, and what helps.
+pub(super) fn failed(spec: &ServerSpec, fate: &Fate, why: &str) -> McpError {
+    let why = match fate.end() {
+        Some(end) => end.why,
+        None => fate.with_last_words(why),
+    };
+    let helps = match &spec.way {
+        Way::Stdio { .. } => {
+            "Run its command in a terminal to see what it says; of our environment it sees only \
+             PATH and what `env` in .mcp.json gives it."
+                .to_owned()
+        }
+        Way::Http { .. } if why.contains(UNKNOWN_CALLER) => {
+            "Give it an Authorization header in .mcp.json.".to_owned()
+        }
+        Way::Http { url, .. } => format!("Is it running at {}?", shown(url)),
+    };
+    McpError::Start {
+        server: spec.name.clone(),
+        why,
+        helps,
+    }
+}

@@ -1,0 +1,356 @@
+//! One connection to a server: greeted, asked what it has, called, closed.
+//!
+//! Never: waits for a server without an end, but in a call: whoever called says
+//! how long that may take, and to stop waiting is to cancel it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_core::port::tool::Progress;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientConfig, ClientRequest, InputRequest, InputRequiredResult, JsonObject, ListToolsRequest,
+    PaginatedRequestParams, RequestId, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{PeerRequestOptions, RunningService};
+use rmcp::{Peer, RoleClient, ServiceError};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::mcp::error::McpError;
+use crate::mcp::fate::Fate;
+use crate::mcp::greet::{Manner, Who, failed, greet, on_the_way, who};
+use crate::mcp::http::{self, HttpError};
+use crate::mcp::listing::{Listing, TOOLS_MAX};
+use crate::mcp::spec::{ServerSpec, Way, is_server_name};
+use crate::mcp::stdio::Stdio;
+use crate::mcp::tap::{Heard, Hears, Tap};
+
+/// It has so long to say what it has.
+const LISTS: Duration = Duration::from_secs(30);
+
+/// It has so long to end.
+const CLOSES: Duration = Duration::from_secs(10);
+
+/// It has so long to take note of a cancellation.
+const CANCELS: Duration = Duration::from_secs(5);
+
+/// So many cancellations may wait to be sent.
+const ABANDONED_MAX: usize = 1_024;
+
+/// A list may have so many pages.
+const PAGES_MAX: usize = 64;
+
+/// A call may be asked for more so often.
+const ROUNDS_MAX: u32 = 10;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The server said no, in these words.
+    Refused(String),
+    /// It is gone, or its answer is.
+    Gone {
+        /// What happened.
+        why: String,
+        /// It may have been asked, so it may have happened.
+        sent: bool,
+        /// To ask once more may help.
+        again: bool,
+    },
+}
+
+/// A connection to a server.
+pub(super) struct Link {
+    spec: ServerSpec,
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    fate: Arc<Fate>,
+    heard: Arc<Heard>,
+    who: Who,
+    /// The list, and how often it had changed when it was asked for.
+    listing: tokio::sync::Mutex<Option<(u64, Arc<Listing>)>>,
+    abandoned: mpsc::Sender<RequestId>,
+    /// They end with the connection.
+    keepers: Mutex<JoinSet<()>>,
+}
+
+impl Link {
+    /// Starts a server, or reaches it, and greets it.
+    pub(super) async fn start(spec: &ServerSpec, manner: Manner) -> Result<Self, McpError> {
+        let config = |why: String| McpError::Config {
+            server: spec.name.chars().take(64).collect(),
+            why,
+        };
+        if !is_server_name(&spec.name) {
+            let why = "its name is not 1 to 64 letters, digits, `_`, `-` and `.`";
+            return Err(config(why.to_owned()));
+        }
+        let fate = Arc::new(Fate::new(spec.way.secrets()));
+        let heard = Arc::new(Heard::default());
+        let tap = (Arc::clone(&heard), Arc::clone(&fate));
+        let greeted = match &spec.way {
+            Way::Stdio { .. } => {
+                let way = Stdio::start(&spec.way, &fate);
+                let way = way.map_err(|why| failed(spec, &fate, &why))?;
+                greet(Tap::new(way, tap.0, tap.1), manner).await
+            }
+            Way::Http { url, headers } => {
+                let way = http::reach(url, headers).map_err(config)?;
+                greet(Tap::new(way, tap.0, tap.1), manner).await
+            }
+        };
+        let service = greeted.map_err(|why| failed(spec, &fate, &why))?;
+        Ok(Self::over(spec, service, (heard, fate)))
+    }
+
+    fn over(
+        spec: &ServerSpec,
+        service: RunningService<RoleClient, ClientConfig>,
+        (heard, fate): (Arc<Heard>, Arc<Fate>),
+    ) -> Self {
+        let peer = service.peer().clone();
+        let (abandoned, queue) = mpsc::channel(ABANDONED_MAX);
+        let mut keepers = JoinSet::new();
+        keepers.spawn(cancel(peer.clone(), queue));
+        if tells_changes_apart(&peer) {
+            keepers.spawn(listen(peer.clone()));
+        }
+        Self {
+            spec: spec.clone(),
+            who: who(&peer, &fate),
+            peer,
+            service: Mutex::new(Some(service)),
+            fate,
+            heard,
+            listing: tokio::sync::Mutex::default(),
+            abandoned,
+            keepers: Mutex::new(keepers),
+        }
+    }
+
+    /// Who it says it is.
+    pub(super) const fn who(&self) -> &Who {
+        &self.who
+    }
+
+    /// Why it can't be used any more, if so.
+    pub(super) fn gone(&self) -> Option<String> {
+        match self.fate.end() {
+            Some(end) => Some(end.why),
+            None if self.peer.is_transport_closed() => Some("its connection was closed".to_owned()),
+            None => None,
+        }
+    }
+
+    /// What it has; asked for once, until it says that this has changed.
+    pub(super) async fn listing(&self) -> Result<Arc<Listing>, Lost> {
+        let mut known = self.listing.lock().await;
+        let changes = self.heard.changes();
+        if let Some((then, listing)) = &*known
+            && *then == changes
+        {
+            return Ok(Arc::clone(listing));
+        }
+        let listing = match timeout(LISTS, self.list()).await {
+            Ok(listing) => Arc::new(listing?),
+            Err(_) => {
+                return Err(Lost::Gone {
+                    why: format!("it did not say within {} s what it has", LISTS.as_secs()),
+                    sent: true,
+                    again: false,
+                });
+            }
+        };
+        *known = Some((changes, Arc::clone(&listing)));
+        Ok(listing)
+    }
+
+    async fn list(&self) -> Result<Listing, Lost> {
+        let mut listing = Listing::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
+            let request = ListToolsRequest::with_param(params);
+            let page = self.ask(ClientRequest::ListToolsRequest(request)).await?;
+            // Read as it came: one tool that is none must not hide the others.
+            let page = serde_json::to_value(page).unwrap_or_default();
+            let tools = page["tools"].as_array().map(Vec::as_slice);
+            let Some(tools) = tools else {
+                listing.note("its list of tools is none".to_owned());
+                return Ok(listing);
+            };
+            listing.add(&self.spec, tools);
+            let next = page["nextCursor"].as_str().map(str::to_owned);
+            if next.is_none() || listing.tools.len() >= TOOLS_MAX {
+                return Ok(listing);
+            }
+            if next == cursor {
+                break;
+            }
+            cursor = next;
+        }
+        listing.note("its list of tools has no end; the rest is left out".to_owned());
+        Ok(listing)
+    }
+
+    /// Calls a tool. To drop this is to cancel the call.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        input: JsonObject,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Value, Lost> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
+        for round in 0..ROUNDS_MAX {
+            let mut request = CallToolRequest::new(params.clone());
+            request.extensions.insert(Hears(Arc::clone(progress)));
+            let answer = self.ask(ClientRequest::CallToolRequest(request)).await?;
+            let ServerResult::InputRequiredResult(more) = answer else {
+                return serde_json::to_value(answer).map_err(|bad| Lost::Gone {
+                    why: format!("its answer can't be read: {bad}"),
+                    sent: true,
+                    again: false,
+                });
+            };
+            params.request_state.clone_from(&more.request_state);
+            params.input_responses = declined(more)?.map(|said| said.into_iter().collect());
+            // It asks for nothing but patience.
+            if params.input_responses.is_none() {
+                tokio::time::sleep(Duration::from_millis(100) * (1 << round.min(5))).await;
+            }
+        }
+        Err(Lost::Refused(format!(
+            "it asked for more {ROUNDS_MAX} times and never came to an end"
+        )))
+    }
+
+    async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Lost> {
+        let options = PeerRequestOptions::no_options();
+        let asked = self.peer.send_cancellable_request(request, options).await;
+        let asked = asked.map_err(|error| self.why(&error))?;
+        let mut waits = Waits {
+            id: Some(asked.id.clone()),
+            abandoned: self.abandoned.clone(),
+        };
+        let answer = asked.await_response().await;
+        waits.id = None;
+        answer.map_err(|error| {
+            let lost = self.why(&error);
+            if let Lost::Gone { why, .. } = &lost {
+                self.fate.ends(why);
+            }
+            lost
+        })
+    }
+
+    fn why(&self, error: &ServiceError) -> Lost {
+        if let ServiceError::McpError(said) = error {
+            let code = said.code.0;
+            let words = self.fate.clean(&said.message);
+            return Lost::Refused(format!("{words} (code {code})"));
+        }
+        if let ServiceError::TransportSend(error) = error
+            && let Some(error) = error.error.downcast_ref::<HttpError>()
+        {
+            let (why, sent) = on_the_way(error);
+            let why = self.fate.clean(&why);
+            let again = true;
+            return Lost::Gone { why, sent, again };
+        }
+        let end = self.fate.end();
+        Lost::Gone {
+            again: end.as_ref().is_none_or(|end| !end.broke),
+            why: end.map_or_else(
+                || "it closed the connection before it answered".to_owned(),
+                |end| end.why,
+            ),
+            sent: true,
+        }
+    }
+
+    /// The error that says that this is lost.
+    pub(super) fn lost(&self, lost: &Lost) -> McpError {
+        let (Lost::Refused(why) | Lost::Gone { why, .. }) = lost;
+        McpError::Lost {
+            server: self.spec.name.clone(),
+            why: why.clone(),
+        }
+    }
+
+    /// Closes it: the server has a while to end by itself.
+    pub(super) async fn close(&self) {
+        self.fate.ends("it was closed");
+        let service = self.service.lock();
+        let service = service.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut service) = service {
+            // An error says that it had ended already.
+            _ = service.close_with_timeout(CLOSES).await;
+        }
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.abort_all();
+    }
+}
+
+/// A request that somebody waits for. Dropped before its answer, it is cancelled.
+struct Waits {
+    id: Option<RequestId>,
+    abandoned: mpsc::Sender<RequestId>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            // A queue that is full is that of a server that hears nothing any more.
+            _ = self.abandoned.try_send(id);
+        }
+    }
+}
+
+/// Tells a server which requests nobody waits for any more.
+async fn cancel(peer: Peer<RoleClient>, mut abandoned: mpsc::Receiver<RequestId>) {
+    while let Some(id) = abandoned.recv().await {
+        let params = CancelledNotificationParam::new(Some(id), Some("no longer needed".to_owned()));
+        let notification = CancelledNotification::new(params);
+        _ = timeout(CANCELS, peer.send_notification(notification.into())).await;
+    }
+}
+
+/// Whether a server tells of changes only to whoever has asked for that.
+fn tells_changes_apart(peer: &Peer<RoleClient>) -> bool {
+    let tells = |info: &rmcp::model::ServerPeerInfo| {
+        let tools = info.capabilities.tools.as_ref();
+        !info.protocol_version.has_initialize()
+            && tools.is_some_and(|tools| tools.list_changed == Some(true))
+    };
+    peer.peer_info().is_some_and(|info| tells(&info))
+}
+
+/// Hears that the list has changed; what is heard is counted on its way here.
+async fn listen(peer: Peer<RoleClient>) {
+    let mut wanted = SubscriptionFilter::new();
+    wanted.tools_list_changed = Some(true);
+    if let Ok(mut told) = peer.listen(wanted).await {
+        while let Ok(Some(_)) = told.next().await {}
+    }
+}
+
+/// Our answers to what a server asks in the middle of a call: we have nobody to
+/// ask, and no folder to show. None: it asked nothing.
+fn declined(more: InputRequiredResult) -> Result<Option<Vec<(String, Value)>>, Lost> {
+    let mut answers = Vec::new();
+    for (key, request) in more.input_requests.unwrap_or_default() {
+        let answer = if let InputRequest::Elicitation(_) = request {
+            json!({ "action": "decline" })
+        } else if let InputRequest::ListRoots(_) = request {
+            json!({ "roots": [] })
+        } else {
+            let why = "it wants a model to answer something, which is not offered to servers";
+            return Err(Lost::Refused(why.to_owned()));
+        };
+        answers.push((key, answer));
+    }
+    Ok((!answers.is_empty()).then_some(answers))
+}

@@ -1,0 +1,344 @@
+//! What a server has, as we take it.
+//!
+//! Never: takes a tool whose name, schema or words could harm. It is left out
+//! with a note, and the others stay.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::id::ToolName;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::tool::ToolCard;
+use serde_json::{Map, Value};
+
+use crate::mcp::spec::{ServerSpec, is_tool_name, tool_name};
+
+/// So many tools of one server are taken.
+pub(super) const TOOLS_MAX: usize = 256;
+
+/// The longest schema, in bytes of JSON.
+const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest description, in letters.
+const DESCRIPTION_CHARS_MAX: usize = 4_000;
+
+/// So many notes are kept.
+const NOTES_MAX: usize = 50;
+
+/// A tool that a server has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offered {
+    /// What it is.
+    pub card: ToolCard,
+    /// What its calls do to the world, by its own word.
+    pub class: EffectClass,
+}
+
+/// What a server has.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Listing {
+    /// What can be used.
+    pub(super) tools: Vec<Offered>,
+    /// What was left out or cut, and why.
+    pub(super) notes: Vec<String>,
+}
+
+impl Listing {
+    /// A page more of what a server says it has.
+    pub(super) fn add(&mut self, spec: &ServerSpec, page: &[Value]) {
+        let mut names: BTreeSet<String> = self
+            .tools
+            .iter()
+            .map(|offered| offered.card.name.as_str().to_owned())
+            .collect();
+        for said in page {
+            if self.tools.len() >= TOOLS_MAX {
+                self.note(format!(
+                    "it has more than {TOOLS_MAX} tools; the rest is left out"
+                ));
+                return;
+            }
+            match offered(spec, said) {
+                Ok(offered) if names.insert(offered.card.name.as_str().to_owned()) => {
+                    self.tools.push(offered);
+                }
+                Ok(_) => self.note(format!(
+                    "`{}` is there twice; the second is left out",
+                    shown(said)
+                )),
+                Err(why) => self.note(format!("`{}` is left out: {why}", shown(said))),
+            }
+        }
+    }
+
+    /// One note more, up to a bound, and none twice.
+    pub(super) fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The name that a server gives a tool, for a message.
+fn shown(said: &Value) -> String {
+    match said["name"].as_str() {
+        Some(name) => name.escape_debug().take(80).collect(),
+        None => "(no name)".to_owned(),
+    }
+}
+
+/// A tool as we take it, or why not.
+fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
+    let name = said["name"].as_str().ok_or("it has no name")?;
+    if !is_tool_name(name) {
+        return Err("its name is not 1 to 128 letters, digits, `_`, `-`, `.` and `/`".to_owned());
+    }
+    let name = tool_name(&spec.name, name);
+    let name = ToolName::new(name).map_err(|bad| bad.to_string())?;
+    let schema = said
+        .get("inputSchema")
+        .ok_or("it has no schema of its input")?;
+    judge(schema)?;
+    let words = said["description"].as_str();
+    let title = said["title"]
+        .as_str()
+        .or(said["annotations"]["title"].as_str());
+    let description = words.or(title).unwrap_or_default();
+    Ok(Offered {
+        card: ToolCard {
+            name,
+            description: bounded(description),
+            schema: schema.clone(),
+            verifies: false,
+            // A model that is told "unknown" simply calls again.
+            in_doubt: Some(InDoubt::Ask),
+            timeout: Some(spec.timeout),
+        },
+        class: class(spec, &said["annotations"]),
+    })
+}
+
+/// What its calls do to the world, by its own word. What one of its calls did may
+/// be what the next relies on, where it is a run's own: then none is repeated.
+fn class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
+    let says = |hint: &str| annotations[hint].as_bool() == Some(true);
+    if spec.per_run {
+        EffectClass::Once
+    } else if says("readOnlyHint") {
+        EffectClass::Pure
+    } else if says("idempotentHint") {
+        EffectClass::Keyed
+    } else {
+        EffectClass::Once
+    }
+}
+
+fn bounded(words: &str) -> String {
+    let fits = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    let mut short: String = words
+        .chars()
+        .filter(fits)
+        .take(DESCRIPTION_CHARS_MAX)
+        .collect();
+    if words.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// Whether models and our own judge can work with a schema.
+fn judge(schema: &Value) -> Result<(), String> {
+    let Some(fields) = schema.as_object() else {
+        return Err("the schema of its input is no object".to_owned());
+    };
+    if fields.get("type").is_some_and(|kind| kind != "object") {
+        return Err("its input would be no object".to_owned());
+    }
+    let bytes = schema.to_string().len();
+    if bytes > SCHEMA_BYTES_MAX {
+        let kb = SCHEMA_BYTES_MAX / 1024;
+        return Err(format!("the schema of its input is longer than {kb} KB"));
+    }
+    let mut refs = Vec::new();
+    gather(schema, &mut refs);
+    if refs.iter().any(|to| !to.starts_with('#')) {
+        return Err("the schema of its input refers to another place".to_owned());
+    }
+    let mut known = BTreeSet::new();
+    if refs
+        .into_iter()
+        .any(|to| is_round(schema, to, &mut Vec::new(), &mut known))
+    {
+        return Err("the schema of its input refers to itself".to_owned());
+    }
+    match jsonschema::validator_for(schema) {
+        Ok(_) => Ok(()),
+        Err(why) => {
+            let why: String = why.to_string().chars().take(200).collect();
+            Err(format!("the schema of its input is none: {why}"))
+        }
+    }
+}
+
+/// All that a schema refers to. It was parsed, so it is not deep.
+fn gather<'a>(schema: &'a Value, refs: &mut Vec<&'a str>) {
+    let own = |fields: &'a Map<String, Value>| {
+        let dynamic = fields
+            .get("$dynamicRef")
+            .or_else(|| fields.get("$recursiveRef"));
+        fields.get("$ref").or(dynamic).and_then(Value::as_str)
+    };
+    match schema {
+        Value::Object(fields) => {
+            refs.extend(own(fields));
+            fields.values().for_each(|inner| gather(inner, refs));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| gather(inner, refs)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether a reference leads back to itself. Those in `known` are known not to.
+fn is_round<'a>(
+    schema: &'a Value,
+    to: &'a str,
+    way: &mut Vec<&'a str>,
+    known: &mut BTreeSet<&'a str>,
+) -> bool {
+    if known.contains(to) {
+        return false;
+    }
+    // The whole holds this very reference.
+    let pointer = to.trim_start_matches('#');
+    if pointer.is_empty() || way.contains(&to) || way.len() > REFS_DEEP_MAX {
+        return true;
+    }
+    // What is not there, the judge of schemas finds.
+    let Some(target) = schema.pointer(pointer) else {
+        return false;
+    };
+    let mut inner = Vec::new();
+    gather(target, &mut inner);
+    way.push(to);
+    let round = inner
+        .into_iter()
+        .any(|next| is_round(schema, next, way, known));
+    way.pop();
+    known.insert(to);
+    round
+}
+
+/// How deep references may lead into one another.
+const REFS_DEEP_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::spec::Way;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    fn spec(per_run: bool) -> ServerSpec {
+        ServerSpec {
+            name: "s".into(),
+            way: Way::Http {
+                url: String::new(),
+                headers: BTreeMap::new(),
+            },
+            per_run,
+            timeout: ServerSpec::TIMEOUT,
+        }
+    }
+
+    fn tool(name: &str, schema: &Value) -> Value {
+        json!({ "name": name, "inputSchema": schema })
+    }
+
+    #[test]
+    fn what_could_harm_is_left_out_and_the_rest_stays() {
+        let object = json!({ "type": "object" });
+        let deep = json!({
+            "type": "object",
+            "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "$ref": "#/$defs/a" } },
+            "$defs": { "a": { "type": "string" } },
+        });
+        let page = [
+            tool("good", &object),
+            tool("twice", &object),
+            tool("twice", &object),
+            tool("new\nline", &object),
+            tool(&"x".repeat(10_000), &object),
+            tool("text", &json!("none")),
+            tool("array", &json!({ "type": "array" })),
+            tool(
+                "broken",
+                &json!({ "type": "object", "properties": { "a": { "type": 5 } } }),
+            ),
+            tool(
+                "itself",
+                &json!({ "type": "object", "properties": { "a": { "$ref": "#" } } }),
+            ),
+            tool(
+                "round",
+                &json!({
+                    "$ref": "#/$defs/a",
+                    "$defs": { "a": { "items": { "$ref": "#/$defs/b" } }, "b": { "not": { "$ref": "#/$defs/a" } } },
+                }),
+            ),
+            tool(
+                "far",
+                &json!({ "properties": { "a": { "$ref": "http://127.0.0.1:1/x" } } }),
+            ),
+            tool(
+                "huge",
+                &json!({ "type": "object", "description": "x".repeat(70_000) }),
+            ),
+            tool("deep", &deep),
+            json!({ "name": "bare" }),
+            json!({ "inputSchema": {} }),
+            json!(5),
+        ];
+        let mut listing = Listing::default();
+        listing.add(&spec(false), &page);
+        let names: Vec<&str> = listing
+            .tools
+            .iter()
+            .map(|offered| offered.card.name.as_str())
+            .collect();
+        assert_eq!(names, ["mcp:s/good", "mcp:s/twice", "mcp:s/deep"]);
+        assert_eq!(listing.notes.len(), 12, "{:#?}", listing.notes);
+        for note in &listing.notes {
+            assert!(note.len() < 400 && !note.contains('\n'), "{note}");
+        }
+    }
+
+    #[test]
+    fn schemas_that_branch_without_end_are_judged_at_once() {
+        let mut defs = serde_json::Map::new();
+        for at in 0..30 {
+            let to = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
+            defs.insert(format!("d{at}"), json!({ "allOf": [to.clone(), to] }));
+        }
+        defs.insert("d30".into(), json!({ "type": "object" }));
+        let schema = json!({ "$ref": "#/$defs/d0", "$defs": defs });
+        let mut refs = Vec::new();
+        gather(&schema, &mut refs);
+        let mut known = BTreeSet::new();
+        for to in refs {
+            assert!(!is_round(&schema, to, &mut Vec::new(), &mut known));
+        }
+    }
+
+    #[test]
+    fn hints_say_the_class_and_a_server_of_a_run_has_one() {
+        for (hints, class) in [
+            (json!({ "readOnlyHint": true }), EffectClass::Pure),
+            (json!({ "idempotentHint": true }), EffectClass::Keyed),
+            (json!({ "readOnlyHint": false }), EffectClass::Once),
+            (json!({ "readOnlyHint": "yes" }), EffectClass::Once),
+            (Value::Null, EffectClass::Once),
+        ] {
+            assert_eq!(super::class(&spec(false), &hints), class, "{hints}");
+            assert_eq!(super::class(&spec(true), &hints), EffectClass::Once);
+        }
+    }
+}

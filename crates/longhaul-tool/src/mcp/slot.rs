@@ -1,0 +1,210 @@
+//! A place for one connection to a server: opened when needed, opened anew when
+//! the server is gone, and left alone for a while when it keeps failing.
+//!
+//! Never: two connections at once, and never a server started again and again
+//! without a wait.
+
+use std::sync::Arc;
+
+use longhaul_core::time::{Clock, Millis, Timestamp};
+use tokio::sync::{Mutex, watch};
+
+use crate::mcp::error::McpError;
+use crate::mcp::greet::Manner;
+use crate::mcp::link::{Link, Lost};
+use crate::mcp::listing::Listing;
+use crate::mcp::spec::ServerSpec;
+
+/// A server that fails so often in a row is reported.
+const FAILURES_MAX: u32 = 5;
+
+/// The first wait; each is twice the one before.
+const WAIT: Millis = Millis::from_secs(1);
+
+/// The longest wait.
+const WAIT_MAX: Millis = Millis::from_secs(30);
+
+/// A place for one connection.
+pub(super) struct Slot {
+    spec: Arc<ServerSpec>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    closed: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Arc<Link>>,
+    /// How often in a row it failed to start or was found gone.
+    failures: u32,
+    /// Not before this is it started again.
+    not_before: Option<Timestamp>,
+    /// Why it failed last.
+    last: Option<McpError>,
+    /// How it was greeted when that went well.
+    manner: Option<Manner>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Slot").field(&self.spec.name).finish()
+    }
+}
+
+impl Slot {
+    pub(super) fn new(spec: Arc<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            spec,
+            clock,
+            state: Mutex::default(),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn spec(&self) -> &ServerSpec {
+        &self.spec
+    }
+
+    /// The connection, if there is one now that can be used.
+    pub(super) async fn open(&self) -> Option<Arc<Link>> {
+        // Whoever holds this is starting one: none is there yet.
+        let state = self.state.try_lock().ok()?;
+        state.link.clone().filter(|link| link.gone().is_none())
+    }
+
+    /// The connection, opened where there is none.
+    pub(super) async fn link(&self) -> Result<Arc<Link>, McpError> {
+        let mut closed = self.closed.subscribe();
+        let opened = async {
+            let mut state = self.state.lock().await;
+            self.opened(&mut state).await
+        };
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => Err(McpError::Closed {
+                server: self.spec.name.clone(),
+            }),
+            opened = opened => opened,
+        }
+    }
+
+    /// What the server has.
+    pub(super) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
+        let mut again = true;
+        loop {
+            let link = self.link().await?;
+            match link.listing().await {
+                Ok(listing) => return Ok(listing),
+                // It was gone before it was asked, or ended at the question.
+                Err(Lost::Gone { again: true, .. }) if again => again = false,
+                Err(lost) => return Err(link.lost(&lost)),
+            }
+        }
+    }
+
+    async fn opened(&self, state: &mut State) -> Result<Arc<Link>, McpError> {
+        if let Some(link) = &state.link {
+            let Some(why) = link.gone() else {
+                return Ok(Arc::clone(link));
+            };
+            tracing::debug!(server = self.spec.name, why, "an MCP server is gone");
+            state.link = None;
+            state.failures = 1;
+            state.not_before = Some(self.clock.now().plus(wait(1)));
+        }
+        loop {
+            self.bide(state).await?;
+            let guess = match state.failures % 2 {
+                0 => Manner::Either,
+                _ => Manner::Older,
+            };
+            let known = state.manner;
+            let manner = known.unwrap_or(guess);
+            match Link::start(&self.spec, manner).await {
+                Ok(link) => {
+                    let link = Arc::new(link);
+                    let manner = Some(manner);
+                    *state = State {
+                        link: Some(Arc::clone(&link)),
+                        manner,
+                        ..State::default()
+                    };
+                    return Ok(link);
+                }
+                Err(error @ McpError::Config { .. }) => return Err(error),
+                Err(error) => self.failed(state, error)?,
+            }
+        }
+    }
+
+    /// Waits until the server may be started. One that keeps failing is not
+    /// waited for: its failure is told once more.
+    async fn bide(&self, state: &State) -> Result<(), McpError> {
+        let Some(at) = state.not_before.filter(|at| *at > self.clock.now()) else {
+            return Ok(());
+        };
+        match (&state.last, state.failures) {
+            (Some(last), FAILURES_MAX..) => Err(keeps(last.clone(), state.failures)),
+            (_, _) => {
+                self.clock.sleep_until(at).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn failed(&self, state: &mut State, error: McpError) -> Result<(), McpError> {
+        state.failures = state.failures.saturating_add(1);
+        state.not_before = Some(self.clock.now().plus(wait(state.failures)));
+        state.last = Some(error.clone());
+        match state.failures {
+            FAILURES_MAX.. => Err(keeps(error, state.failures)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes what is open, for good.
+    pub(super) async fn close(&self) {
+        self.closed.send_replace(true);
+        let link = self.state.lock().await.link.take();
+        if let Some(link) = link {
+            link.close().await;
+        }
+    }
+}
+
+/// The wait after so many failures.
+fn wait(failures: u32) -> Millis {
+    let factor = 1_u64.checked_shl(failures.saturating_sub(1));
+    let span = factor.unwrap_or(u64::MAX).saturating_mul(WAIT.0);
+    Millis(span).min(WAIT_MAX)
+}
+
+/// An error of a start as that of many.
+fn keeps(error: McpError, times: u32) -> McpError {
+    match error {
+        McpError::Start { server, why, helps } => McpError::KeepsFailing {
+            server,
+            times,
+            why,
+            helps,
+        },
+        other @ (McpError::NoServer { .. }
+        | McpError::NoTool { .. }
+        | McpError::Config { .. }
+        | McpError::KeepsFailing { .. }
+        | McpError::Lost { .. }
+        | McpError::Closed { .. }) => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound() {
+        let waits: Vec<u64> = (1..=7).map(|failures| wait(failures).0).collect();
+        assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+        assert_eq!(wait(u32::MAX), WAIT_MAX);
+    }
+}

@@ -1,0 +1,191 @@
+//! What is heard on the way between the SDK and a server, whichever way it is:
+//! how far calls are, that a list has changed, and who asks too much.
+//!
+//! Never: changes a message. What only we need to hear goes no further.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_core::port::tool::Progress;
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
+    JsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage,
+    ServerNotification,
+};
+use rmcp::transport::Transport;
+
+use crate::mcp::fate::Fate;
+
+/// So many requests of a server may wait for their answer.
+const OWED_MAX: usize = 64;
+
+/// So much of what a server says of its progress is passed on.
+const PROGRESS_CHARS_MAX: usize = 500;
+
+/// Whoever hears how far a call is, put beside its request.
+#[derive(Debug, Clone)]
+pub(super) struct Hears(pub(super) Arc<dyn Progress>);
+
+/// What a connection has heard.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    calls: Mutex<HashMap<RequestId, (ProgressToken, Hears)>>,
+    changed: AtomicU64,
+    owed: AtomicUsize,
+}
+
+impl Heard {
+    /// How often the list of tools has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changed.load(Ordering::Acquire)
+    }
+
+    fn with<T>(
+        &self,
+        use_it: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, Hears)>) -> T,
+    ) -> T {
+        use_it(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn forget(&self, id: &RequestId) {
+        self.with(|calls| calls.remove(id));
+    }
+
+    fn progress(&self, said: &ProgressNotificationParam) {
+        let mut calls = self.with(|calls| {
+            let its = calls
+                .values()
+                .filter(|(token, _)| *token == said.progress_token);
+            its.map(|(_, hears)| hears.clone()).collect::<Vec<_>>()
+        });
+        let percent = said
+            .total
+            .filter(|total| total.is_finite() && *total > 0.0 && said.progress.is_finite())
+            .map(|total| (said.progress / total * 100.0).clamp(0.0, 100.0) as u8);
+        let words = said.message.as_deref().unwrap_or_default();
+        let words: String = words
+            .chars()
+            .filter(|letter| !letter.is_control())
+            .take(PROGRESS_CHARS_MAX)
+            .collect();
+        for Hears(listener) in calls.drain(..) {
+            listener.report(percent, &words);
+        }
+    }
+
+    /// What goes out.
+    fn out(&self, message: &ClientJsonRpcMessage) {
+        match message {
+            JsonRpcMessage::Request(asked) => {
+                let ClientRequest::CallToolRequest(call) = &asked.request else {
+                    return;
+                };
+                let token = asked.request.get_meta().get_progress_token();
+                let hears = call.extensions().get::<Hears>().cloned();
+                if let (Some(token), Some(hears)) = (token, hears) {
+                    self.with(|calls| calls.insert(asked.id.clone(), (token, hears)));
+                }
+            }
+            JsonRpcMessage::Notification(told) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &told.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.forget(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
+                let less = |owed: usize| Some(owed.saturating_sub(1));
+                _ = self
+                    .owed
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            }
+        }
+    }
+
+    /// What comes in, and whether it goes on to the SDK. None: it asks too much.
+    fn comes(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
+        match message {
+            JsonRpcMessage::Request(_) => {
+                let owed = self.owed.fetch_add(1, Ordering::AcqRel);
+                (owed < OWED_MAX).then_some(true)
+            }
+            JsonRpcMessage::Response(answer) => {
+                self.forget(&answer.id);
+                Some(true)
+            }
+            JsonRpcMessage::Error(answer) => {
+                if let Some(id) = &answer.id {
+                    self.forget(id);
+                }
+                Some(true)
+            }
+            JsonRpcMessage::Notification(told) => Some(self.told(&told.notification)),
+        }
+    }
+
+    fn told(&self, notification: &ServerNotification) -> bool {
+        if let ServerNotification::ProgressNotification(said) = notification {
+            self.progress(&said.params);
+            return false;
+        }
+        if let ServerNotification::ToolListChangedNotification(_) = notification {
+            self.changed.fetch_add(1, Ordering::AcqRel);
+        }
+        // The SDK needs those that belong to what it subscribed to.
+        notification.get_meta().subscription_id().is_some()
+            || matches!(
+                notification,
+                ServerNotification::CancelledNotification(_)
+                    | ServerNotification::SubscriptionsAcknowledgedNotification(_)
+            )
+    }
+}
+
+/// A way to a server, with somebody who hears what passes.
+pub(super) struct Tap<T> {
+    way: T,
+    heard: Arc<Heard>,
+    fate: Arc<Fate>,
+}
+
+impl<T> Tap<T> {
+    pub(super) const fn new(way: T, heard: Arc<Heard>, fate: Arc<Fate>) -> Self {
+        Self { way, heard, fate }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.heard.out(&message);
+        self.way.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let Some(message) = self.way.receive().await else {
+                self.fate.ends("it closed the connection");
+                return None;
+            };
+            match self.heard.comes(&message) {
+                Some(true) => return Some(message),
+                Some(false) => {}
+                None => {
+                    self.fate
+                        .breaks("it asks again and again without waiting for answers");
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.way.close().await
+    }
+}

@@ -1,0 +1,91 @@
+//! A server's tool as one of ours.
+//!
+//! Never: calls twice what must not be repeated, or says that nothing happened
+//! when nobody knows.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use serde_json::Value;
+
+use crate::mcp::link::Lost;
+use crate::mcp::listing::Offered;
+use crate::mcp::output;
+use crate::mcp::slot::Slot;
+use crate::mcp::spec::tool_name;
+
+/// A server's tool.
+#[derive(Debug)]
+pub(super) struct McpTool {
+    offered: Offered,
+    /// As the server calls it.
+    name: String,
+    slot: Arc<Slot>,
+}
+
+impl McpTool {
+    pub(super) fn new(offered: Offered, slot: Arc<Slot>) -> Self {
+        let lead = tool_name(&slot.spec().name, "");
+        let name = offered.card.name.as_str();
+        let name = name.strip_prefix(&lead).unwrap_or(name).to_owned();
+        Self {
+            offered,
+            name,
+            slot,
+        }
+    }
+
+    /// What a call that is lost says to the model.
+    fn failure(&self, lost: Lost) -> ToolFailure {
+        let server = &self.slot.spec().name;
+        match lost {
+            Lost::Refused(words) => ToolFailure(format!("the server `{server}` refused: {words}")),
+            Lost::Gone { why, sent, .. } => {
+                let words = format!("the server `{server}` broke off: {why}");
+                match sent && !self.offered.class.may_repeat() {
+                    true => ToolFailure::unknown(&words),
+                    false => ToolFailure(words),
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn card(&self) -> &ToolCard {
+        &self.offered.card
+    }
+
+    fn class(&self, _: &Value) -> EffectClass {
+        self.offered.class
+    }
+
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input = match input {
+            Value::Object(fields) => fields,
+            Value::Null => serde_json::Map::new(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                let name = &self.offered.card.name;
+                return Err(ToolFailure(format!(
+                    "{name} takes a JSON object. Call it again with one."
+                )));
+            }
+        };
+        let mut again = self.offered.class.may_repeat();
+        loop {
+            // Nothing has been asked yet, so nothing has happened.
+            let link = self.slot.link().await;
+            let link = link.map_err(|error| ToolFailure(error.to_string()))?;
+            let called = link.call(&self.name, input.clone(), &around.progress).await;
+            match called {
+                Ok(answer) => return output::read(&answer),
+                Err(Lost::Gone { again: true, .. }) if again => again = false,
+                Err(lost) => return Err(self.failure(lost)),
+            }
+        }
+    }
+}

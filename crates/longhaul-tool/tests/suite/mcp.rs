@@ -1,0 +1,8 @@
+//! Servers of tools: those of others, those that misbehave, over pipes and HTTP.
+//!
+//! What they lean on is pinned in `tests/judges` and made ready by `scripts/judges`.
+
+mod hostile;
+mod http;
+mod kit;
+mod real;

@@ -1,0 +1,288 @@
+"""A server of tools that misbehaves in the way it is asked to.
+
+    python hostile_mcp.py MODE [FOLDER]
+
+It speaks the older revision of the protocol over its input and output, by hand:
+an SDK would not let it lie. FOLDER is where it remembers what it did before.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+MODE = sys.argv[1]
+FOLDER = sys.argv[2] if len(sys.argv) > 2 else "."
+OBJECT = {"type": "object"}
+ANSWERS = {}
+CANCELLED = []
+ASKED = {}
+TOOLS = []
+
+
+def raw(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def send(message):
+    raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def say(ident, text, **more):
+    content = [{"type": "text", "text": text}]
+    send({"id": ident, "result": {"content": content, **more}})
+
+
+def note(name, line):
+    with open(os.path.join(FOLDER, name), "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def count(name):
+    try:
+        with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+            return len(file.readlines())
+    except FileNotFoundError:
+        return 0
+
+
+def tool(annotations=None, schema=None):
+    def taken(function):
+        listed = {"name": function.__name__, "inputSchema": schema or OBJECT}
+        if annotations:
+            listed["annotations"] = annotations
+        TOOLS.append(listed)
+        ANSWERS[function.__name__] = function
+        return function
+
+    return taken
+
+
+PURE = {"readOnlyHint": True}
+
+
+@tool(PURE)
+def hello(call):
+    say(call["id"], "hello from %d" % os.getpid())
+
+
+@tool()
+def die(call):
+    note("died", "once")
+    sys.stderr.write("I am dying\n")
+    os._exit(7)
+
+
+@tool(PURE)
+def die_first(call):
+    note("tried", "once")
+    if count("tried") == 1:
+        os._exit(8)
+    say(call["id"], "alive at the %d. try" % count("tried"))
+
+
+@tool({"idempotentHint": True})
+def die_always(call):
+    note("always", "once")
+    os._exit(9)
+
+
+def progress(call, at, total, message):
+    token = call["params"]["_meta"]["progressToken"]
+    told = {"progressToken": token, "progress": at, "total": total, "message": message}
+    send({"method": "notifications/progress", "params": told})
+
+
+@tool()
+def hang(call):
+    CANCELLED.append(call["id"])
+    progress(call, 1, 4, "hanging")
+
+
+@tool()
+def until_cancelled(call):
+    ASKED["waits"] = call["id"]
+    settle()
+
+
+def settle():
+    """Answers whoever waits, once the call that hangs was cancelled: first the
+    call that nobody waits for any more, then the one that somebody does."""
+    if "waits" in ASKED and "cancelled" in ASKED:
+        say(CANCELLED[0], "too late")
+        say(ASKED["waits"], "cancelled: %s" % (ASKED["cancelled"] == CANCELLED[0]))
+
+
+@tool()
+def flood(call):
+    line = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"'
+    line += b"x" * 60_000 + b'"}}\n'
+    while True:
+        raw(line)
+
+
+@tool()
+def babble(call):
+    while True:
+        raw(b"this is no message\n" * 100)
+
+
+@tool()
+def garbage(call):
+    raw(b"Hello!\n{\n[]\n\n\xff\xfe\x00\n{\"jsonrpc\":\"2.0\"}\n5\nnull\n")
+    say(call["id"], "after the garbage")
+
+
+@tool()
+def no_end(call):
+    while True:
+        raw(b"x" * 1_000_000)
+
+
+@tool(PURE)
+def huge(call):
+    note("huge", "once")
+    say(call["id"], "x" * 100_000_000)
+
+
+@tool()
+def big(call):
+    say(call["id"], "x" * 12_000_000)
+
+
+@tool()
+def bad_utf8(call):
+    text = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\xffb"}]}}\n'
+    raw(text % call["id"])
+
+
+@tool()
+def odd(call):
+    send({"id": call["id"], "result": {"content": [{"type": "smell", "of": "rain"}]}})
+
+
+@tool()
+def refuses(call):
+    send({"id": call["id"], "error": {"code": -32000, "message": "not\ntoday " + "x" * 5000}})
+
+
+@tool()
+def fails(call):
+    say(call["id"], "it did not work", isError=True)
+
+
+@tool()
+def environment(call):
+    say(call["id"], json.dumps(dict(os.environ)))
+
+
+@tool()
+def asks(call):
+    ASKED.update(call=call["id"], said={})
+    send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}})
+    send({"id": "s", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}})
+    send({"id": "r", "method": "roots/list"})
+    send({"id": "x", "method": "secrets/list"})
+
+
+def told(message):
+    said = ASKED["said"]
+    said[message["id"]] = message.get("result", message.get("error", {}).get("code"))
+    if len(said) == 4:
+        say(ASKED["call"], json.dumps(said, sort_keys=True))
+
+
+@tool()
+def asks_forever(call):
+    for ident in range(10_000_000):
+        send({"id": ident, "method": "ping"})
+
+
+@tool()
+def grow(call):
+    TOOLS.append({"name": "grown", "inputSchema": OBJECT})
+    send({"method": "notifications/tools/list_changed"})
+    say(call["id"], "grown")
+
+
+@tool()
+def family(call):
+    """Connects to a port, and has a child that holds the connection too: the
+    other side sees its end when both are gone."""
+    line = socket.create_connection(("127.0.0.1", int(call["params"]["arguments"]["port"])))
+    line.set_inheritable(True)
+    subprocess.Popen(["sleep", "1000"], close_fds=False, stdin=subprocess.DEVNULL)
+    line.sendall(b"here\n")
+    ASKED["line"] = line
+    say(call["id"], "both")
+
+
+LIES = [
+    {"name": "good", "inputSchema": OBJECT},
+    {"name": "text", "inputSchema": "none"},
+    {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"type": 5}}}},
+    {"name": "new\nline", "inputSchema": OBJECT},
+    {"name": "good", "inputSchema": OBJECT},
+    {"name": "n" * 10_000, "inputSchema": OBJECT},
+    {"name": 5, "inputSchema": OBJECT},
+    {"name": "round", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#"}}}},
+    {"name": "wordy", "description": "w" * 100_000, "inputSchema": OBJECT},
+    "no tool at all",
+]
+
+
+def listed(params):
+    if MODE == "lies":
+        return {"tools": LIES}
+    if MODE == "endless":
+        page = int(params.get("cursor", "0"))
+        named = [{"name": "t%d" % page, "inputSchema": OBJECT}]
+        return {"tools": named, "nextCursor": str(page + 1)}
+    if MODE == "crowd":
+        return {"tools": [{"name": "t%d" % at, "inputSchema": OBJECT} for at in range(1000)]}
+    return {"tools": TOOLS}
+
+
+def heard(message):
+    method = message.get("method")
+    if method is None:
+        told(message)
+    elif method == "initialize":
+        info = {"name": "hostile\x07", "title": "A hostile one", "version": "0"}
+        able = {"tools": {"listChanged": True}}
+        agreed = {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": info}
+        send({"id": message["id"], "result": agreed})
+    elif method == "tools/list":
+        note("listed", "once")
+        if MODE == "dies_listing":
+            os._exit(5)
+        send({"id": message["id"], "result": listed(message.get("params") or {})})
+    elif method == "tools/call":
+        ANSWERS[message["params"]["name"]](message)
+    elif method == "notifications/cancelled":
+        ASKED["cancelled"] = message["params"]["requestId"]
+        settle()
+    elif "id" in message:
+        send({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
+
+
+def main():
+    note("started", "once")
+    if MODE == "dies_at_start":
+        sys.stderr.write("the key %s is none\n" % os.environ.get("API_KEY", "?"))
+        sys.exit(3)
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if MODE == "touchy" and message.get("method") == "server/discover":
+            sys.exit(4)
+        if MODE != "silent":
+            heard(message)
+    if MODE == "stays":
+        while True:
+            sys.stdin.read()
+            subprocess.run(["sleep", "1000"], check=False)
+
+
+main()
