@@ -29,10 +29,13 @@ pub(crate) enum Unread {
 
 impl From<io::Error> for Unread {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::Missing,
-            io::ErrorKind::NotADirectory => Self::Strange,
-            _ => Self::Io(error),
+        let kind = error.kind();
+        if kind == io::ErrorKind::NotFound {
+            Self::Missing
+        } else if kind == io::ErrorKind::NotADirectory {
+            Self::Strange
+        } else {
+            Self::Io(error)
         }
     }
 }

@@ -51,12 +51,8 @@ pub(crate) fn read(
             return Some(None);
         }
     };
-    let entries = entries(sheet, &parts.front);
-    let get = |key: &str| entries.iter().find(|entry| entry.key == key);
-    let named = get("name").map(|entry| (entry.node.place, text(&entry.node)));
-    let (place, named) = named
-        .filter(|(_, name)| !name.is_empty())
-        .unwrap_or((Place::START, stem.to_owned()));
+    let fields = Fields(entries(sheet, &parts.front));
+    let (place, named) = fields.name(stem);
     let name = match files::name(&named) {
         Ok(name) => name,
         Err(message) => {
@@ -65,57 +61,76 @@ pub(crate) fn read(
         }
     };
     let mut agent = Agent::new(name);
-    agent.description = get("description")
-        .map(|entry| text(&entry.node))
-        .unwrap_or_default();
     agent.prompt = verbatim::template(&parts.body);
-    if let Some(entry) = get("model") {
-        agent.models = model(sheet, &text(&entry.node), shelf);
+    fields.fill(sheet, &mut agent, shelf);
+    agent.tools = fields.tools(sheet, &agent, shelf);
+    fields.tell_unknown(sheet);
+    Some(Some(agent))
+}
+
+/// The fields of a file, whatever they are.
+struct Fields(Vec<Entry>);
+
+impl Fields {
+    fn get(&self, key: &str) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.key == key)
     }
-    if let Some(entry) = get("maxTurns").or_else(|| get("max_turns")) {
-        agent.max_turns = turns(sheet, entry);
+
+    /// The agent's name, and where it stands; the file's where none does.
+    fn name(&self, stem: &str) -> (Place, String) {
+        let named = self.get("name");
+        let named = named.map(|entry| (entry.node.place, text(&entry.node)));
+        named
+            .filter(|(_, name)| !name.is_empty())
+            .unwrap_or((Place::START, stem.to_owned()))
     }
-    if let Some(entry) = get("sandbox") {
-        sandbox(sheet, &mut agent, entry);
-    }
-    for name in get("skills")
-        .map(|entry| words(&entry.node))
-        .into_iter()
-        .flatten()
-    {
-        match wishes::skill(&name, shelf) {
-            Ok(skill) => agent.skills.push(skill),
-            Err(why) => sheet.note(format!("`skills`: {why}; left out")),
+
+    /// Everything but name, tools and prompt.
+    fn fill(&self, sheet: &mut Sheet, agent: &mut Agent, shelf: &Shelf<'_>) {
+        if let Some(entry) = self.get("description") {
+            agent.description = text(&entry.node);
+        }
+        if let Some(entry) = self.get("model") {
+            agent.models = model(sheet, &text(&entry.node), shelf);
+        }
+        if let Some(entry) = self.get("maxTurns").or_else(|| self.get("max_turns")) {
+            agent.max_turns = turns(sheet, entry);
+        }
+        if let Some(entry) = self.get("sandbox") {
+            sandbox(sheet, agent, entry);
+        }
+        let skills = self.get("skills").map(|entry| words(&entry.node));
+        for name in skills.into_iter().flatten() {
+            match wishes::skill(&name, shelf) {
+                Ok(skill) => agent.skills.push(skill),
+                Err(why) => sheet.note(format!("`skills`: {why}; left out")),
+            }
         }
     }
-    let mut granted = granted(sheet, &agent, get("tools"), shelf);
-    if let Some(entry) = get("disallowedTools") {
-        let forbidden: Vec<Named> = words(&entry.node)
-            .iter()
-            .map(|word| Named::of(word))
-            .collect();
-        granted.retain(|tool| {
-            !forbidden
-                .iter()
-                .any(|named| named.ours.as_ref() == Some(tool))
-        });
-        sheet.note(format!(
-            "`disallowedTools`: {} is taken away",
-            text(&entry.node)
-        ));
+
+    /// What it gets, without what it must not have.
+    fn tools(&self, sheet: &mut Sheet, agent: &Agent, shelf: &Shelf<'_>) -> Vec<String> {
+        let mut granted = granted(sheet, agent, self.get("tools"), shelf);
+        if let Some(entry) = self.get("disallowedTools") {
+            let words = words(&entry.node);
+            // Also where only some calls are forbidden: rules of ours say that better.
+            let forbidden: Vec<_> = words.iter().map(|word| Named::of(word).ours).collect();
+            granted.retain(|tool| !forbidden.iter().flatten().any(|ours| ours == tool));
+            let said = words.join(", ");
+            sheet.note(format!("`disallowedTools`: {said} is taken away"));
+        }
+        granted
     }
-    agent.tools = granted;
-    let unknown = entries
-        .iter()
-        .filter(|entry| !KNOWN.contains(&entry.key.as_str()));
-    let unknown: Vec<String> = unknown.map(|entry| format!("`{}`", entry.key)).collect();
-    if !unknown.is_empty() {
-        sheet.note(format!(
-            "without a meaning here, and ignored: {}",
-            unknown.join(", ")
-        ));
+
+    fn tell_unknown(&self, sheet: &mut Sheet) {
+        let keys = self.0.iter().map(|entry| entry.key.as_str());
+        let unknown = keys.filter(|key| !KNOWN.contains(key));
+        let unknown: Vec<String> = unknown.map(|key| format!("`{key}`")).collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            sheet.note(format!("without a meaning here, and ignored: {unknown}"));
+        }
     }
-    Some(Some(agent))
 }
 
 /// The fields, as YAML or line by line where people wrote it as if it were none.

@@ -5,25 +5,16 @@
 mod check;
 mod ls;
 mod new;
+mod project;
 mod show;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use clap::{Args, Subcommand};
-use longhaul::agents::loaded::Loaded;
-use longhaul::assemble::{agents, toolbox};
-use longhaul::config::settings::Config;
-use longhaul::config::surroundings::Surroundings;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
-use longhaul_engine::toolbox::Toolbox;
 
 use crate::cli::agents::check::Check;
 use crate::cli::agents::ls::Ls;
 use crate::cli::agents::new::New;
+use crate::cli::agents::project::Project;
 use crate::cli::agents::show::Show;
-use crate::cli::{fail, here};
 
 const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
@@ -57,34 +48,9 @@ enum Command {
     New(New),
 }
 
-/// A project, as far as it is about agents.
-#[derive(Debug)]
-struct Project {
-    here: Surroundings,
-    config: Config,
-    clock: Arc<dyn Clock>,
-    tools: Toolbox,
-    /// The project's folder as it is said to people.
-    said: PathBuf,
-    loaded: Loaded,
-}
-
 impl Agents {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let here = here::surroundings()?;
-        let config = here::config(&here)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
-        let said = here.said(&config.root);
-        let loaded = agents(&config, &tools, &said);
-        let project = Project {
-            here,
-            config,
-            clock,
-            tools,
-            said,
-            loaded,
-        };
+        let project = Project::here()?;
         match &self.command {
             None => self.list.run(&project.loaded),
             Some(Command::Ls(ls)) => ls.run(&project.loaded),

@@ -16,7 +16,7 @@ use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
 use longhaul_engine::ports::Models;
 use serde_json::{Value, json};
 
-use crate::cli::agents::Project;
+use crate::cli::agents::project::Project;
 use crate::cli::fail::Failure;
 use crate::cli::submit::only_with_env_file;
 use crate::cli::{here, say};

@@ -14,7 +14,7 @@ use longhaul::agents::shelf::BUILT_IN;
 use longhaul::assemble::on_shelf;
 use longhaul::skills;
 
-use crate::cli::agents::Project;
+use crate::cli::agents::project::Project;
 use crate::cli::fail::Failure;
 use crate::cli::say;
 
