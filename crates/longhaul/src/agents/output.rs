@@ -3,7 +3,7 @@
 //! Never: follows a reference out of the schema, and never takes one that nobody
 //! could check a result against.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::raw::{RawJson, canonical};
 use serde_json::Value;
@@ -28,7 +28,12 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Optio
         judged(schema.node.to_json()).map_err(|why| format!("`schema` {why}"))
     } else {
         let name = sheet.text(schema)?;
-        sheet.files.push(shelf.root.join(&name));
+        let plain = Path::new(&name)
+            .components()
+            .filter(|part| *part != Component::CurDir);
+        sheet
+            .files
+            .push(shelf.root.join(plain.collect::<PathBuf>()));
         from_file(&name, shelf)
     };
     match read {

@@ -36,7 +36,7 @@ const EXAMPLES: &str = "Examples:
   longhaul chaos writer \"Summarise the notes\"    the same storm over your own agent
   longhaul chaos --kills 200 --seed 7 --keep    longer, repeatable, to be looked at afterwards
 
-Agents, scripts and longhaul.toml are copied to a temporary folder with a store of its own;
+Agents, skills, scripts and longhaul.toml are copied to a temporary folder with a store of its own;
 your own runs are never touched. In-doubt calls are settled by a look at the witness file,
 approvals are given. Exit codes: 0 every promise held, 1 one did not, 2 usage,
 6 your agent asks a real model or has tools that act outside, and nobody said yes.";

@@ -310,3 +310,25 @@ fn every_model_of_the_list_is_looked_at() {
         "{out}"
     );
 }
+
+#[test]
+fn a_storm_takes_along_all_that_an_agent_is_made_of() {
+    let project = super::project::Project::new();
+    let agent = "---\nmodel: anthropic/claude\nskills: [style]\noutput: { schema: ./a/b.json }\n---\nYou.\n";
+    project.write("agents/real.md", agent);
+    project.write("a/b.json", "{}");
+    project.write("AGENTS.md", "Be kind.");
+    project.write(
+        "skills/style/SKILL.md",
+        "---\nname: style\ndescription: How.\n---\n",
+    );
+    project.write(
+        ".claude/agents/theirs.md",
+        "---\nname: theirs\nmodel: claude-x\n---\nYou.\n",
+    );
+    for agent in ["real", "theirs"] {
+        // It is refused for its model, so it was understood.
+        let said = project.say(&["chaos", agent], 6);
+        assert!(said.err.contains("is asked for real"), "{said:?}");
+    }
+}

@@ -7,6 +7,7 @@ use std::path::Path;
 use longhaul::skills::{self, Skills};
 
 use super::agents::{loaded_in, said, tree};
+use super::project::Project;
 
 const GOOD: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\nlicense: MIT\nmetadata: { author: us }\n---\nUse short names.\n";
 
@@ -168,4 +169,28 @@ fn no_link_leads_to_a_skill() {
         let why = format!("`{name}` is a link, and none is followed to a skill");
         assert!(found.iter().any(|line| line.contains(&why)), "{found:?}");
     }
+}
+
+#[test]
+fn an_agent_reads_a_skill_as_it_is_then() {
+    let project = Project::new();
+    project.write(
+        "skills/rust-style/SKILL.md",
+        std::str::from_utf8(GOOD).unwrap(),
+    );
+    project.write("skills/rust-style/names.md", "Names are short.");
+    project.write(
+        "agents/a.md",
+        "---\nmodel: scripted/a\nskills: [rust-style]\ntools: [read_skill]\n---\nYou.\n",
+    );
+    project.write(
+        "scripts/a.yaml",
+        "replies:\n- tools: [{ name: read_skill, input: { skill: rust-style } }]\n- text: '{{ last_result }}'\n",
+    );
+    let said = project.say(&["run", "a", "milk"], 0).out;
+    assert!(said.contains("Use short names."), "{said}");
+    assert!(
+        said.contains("names.md") && !said.contains("description"),
+        "{said}"
+    );
 }

@@ -4,13 +4,16 @@
 //! are named by this file and nobody else.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use longhaul::assemble::{House, Opening, open};
+use longhaul::assemble::{House, Opening, agents, open, toolbox};
 use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
+use longhaul_core::time::Clock;
+use longhaul_engine::clock::SystemClock;
 use longhaul_store::Role;
 use tempfile::TempDir;
 
@@ -21,7 +24,13 @@ use crate::cli::{fail, here};
 const DEPTH_MAX: u32 = 8;
 
 /// What is copied of a project.
-const COPIED: &[&str] = &["agents", "scripts"];
+const COPIED: &[&str] = &[
+    "agents",
+    ".claude/agents",
+    "skills",
+    ".claude/skills",
+    "scripts",
+];
 
 /// A project to be stormed.
 #[derive(Debug)]
@@ -58,6 +67,11 @@ impl Scratch {
         let folder = folder()?;
         for name in COPIED {
             copy(&project.root.join(name), &folder.path().join(name), 0)?;
+        }
+        for file in named(&project)? {
+            let to = folder.path().join(&file);
+            fs::create_dir_all(to.parent().unwrap_or(&to))?;
+            fs::copy(project.root.join(&file), to).with_context(|| file.display().to_string())?;
         }
         let file = folder.path().join(FILE_NAME);
         match &project.project_file {
@@ -110,6 +124,20 @@ impl Scratch {
     pub(crate) fn keep(self) -> PathBuf {
         self.folder.keep()
     }
+}
+
+/// The files that agents are made of beside their own, from the project's top.
+fn named(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tools = toolbox(project, &clock).map_err(fail::assemble)?;
+    let mut files = agents(project, &tools, Path::new("")).files;
+    files.push(project.root.join("AGENTS.md"));
+    let inward = |file: &PathBuf| {
+        let below = file.strip_prefix(&project.root).ok()?;
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        (file.is_file() && below.components().all(plain)).then(|| below.to_path_buf())
+    };
+    Ok(files.iter().filter_map(inward).collect())
 }
 
 fn folder() -> anyhow::Result<TempDir> {
