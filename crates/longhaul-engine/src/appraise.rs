@@ -12,6 +12,7 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
+use longhaul_run::Run;
 use serde_json::Value;
 use wildmatch::WildMatch;
 
@@ -24,7 +25,7 @@ use crate::toolbox::Equipped;
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Appraises a call that a model wants made.
-pub(crate) fn appraise(capsule: &Capsule, call: &ToolCall) -> Appraisal {
+pub(crate) fn appraise(capsule: &Capsule, run: &Run, call: &ToolCall) -> Appraisal {
     let name = ToolName::lossy(&call.name);
     let Some(equipped) = capsule.tool(&call.name) else {
         let has: Vec<&str> = capsule.wired().map(|(wire, _)| wire).collect();
@@ -38,32 +39,37 @@ pub(crate) fn appraise(capsule: &Capsule, call: &ToolCall) -> Appraisal {
             &format!("there is no tool `{name}`; there is {has}"),
         );
     };
-    appraise_input(capsule, equipped, &call.input)
+    appraise_input(capsule, run, equipped, &call.input)
 }
 
 /// Appraises an input for a tool, whoever wrote it.
-pub(crate) fn appraise_input(capsule: &Capsule, equipped: &Equipped, input: &RawJson) -> Appraisal {
+pub(crate) fn appraise_input(
+    capsule: &Capsule,
+    run: &Run,
+    equipped: &Equipped,
+    input: &RawJson,
+) -> Appraisal {
     let card = equipped.card();
     let input = match read(input) {
         Ok(input) => capsule.without_injected(equipped, input),
         Err(why) => return unknown(card.name.as_str(), &why),
     };
     let problem = equipped.fault(&input);
-    let (class, subjects) = match &equipped.tool {
+    let (class, subjects, opaque) = match &equipped.tool {
         // What never executes may stand beside anything.
-        None => (EffectClass::Pure, Vec::new()),
+        None => (EffectClass::Pure, Vec::new(), false),
         // What does not fit its schema is not shown to the tool either.
-        Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new()),
-        Some(tool) => match ask(&**tool, &input, capsule.context()) {
+        Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new(), false),
+        Some(tool) => match ask(&**tool, &input, &capsule.injected(run)) {
             Ok(said) => said,
             Err(why) => return unknown(card.name.as_str(), &why),
         },
     };
     Appraisal {
         tool: card.name.clone(),
-        class: told_class(&capsule.agent, &card.name, &subjects).unwrap_or(class),
+        class: told_class(&capsule.agent, &card.name, (&subjects, opaque)).unwrap_or(class),
         subjects,
-        opaque: false,
+        opaque,
         problem,
         verifies: card.verifies,
         in_doubt: card.in_doubt,
@@ -75,9 +81,13 @@ fn ask(
     tool: &dyn Tool,
     input: &Value,
     context: &BTreeMap<String, RawJson>,
-) -> Result<(EffectClass, Vec<String>), String> {
+) -> Result<(EffectClass, Vec<String>, bool), String> {
     let said = catch_unwind(AssertUnwindSafe(|| {
-        (tool.class(input), tool.subjects_in(input, context))
+        (
+            tool.class(input),
+            tool.subjects_in(input, context),
+            tool.is_opaque(input),
+        )
     }));
     said.map_err(|panic| {
         let words = mishap::words(&*panic);
@@ -93,16 +103,20 @@ fn read(input: &RawJson) -> Result<Value, String> {
 }
 
 /// The class that the agent's file gives a call: by the first of its words that
-/// matches the tool and every subject.
-fn told_class(agent: &Agent, tool: &ToolName, subjects: &[String]) -> Option<EffectClass> {
+/// matches the tool and every subject. Where subjects can't be read, only a word
+/// about every call of the tool counts.
+fn told_class(
+    agent: &Agent,
+    tool: &ToolName,
+    (subjects, opaque): (&[String], bool),
+) -> Option<EffectClass> {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
     let told = agent.effects.iter().find(|rule| {
-        let fits = |subject: &String| {
-            rule.subject
-                .as_ref()
-                .is_none_or(|glob| matches(glob, subject))
-        };
-        matches(&rule.tool, tool.as_str()) && subjects.iter().all(fits)
+        let fits = rule.subject.as_ref().is_none_or(|glob| {
+            let mut subjects = subjects.iter();
+            !opaque && subjects.all(|subject| matches(glob, subject))
+        });
+        matches(&rule.tool, tool.as_str()) && fits
     });
     told.map(|rule| rule.class)
 }

@@ -15,7 +15,7 @@ use longhaul_run::Run;
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::agent::wish::Skill;
+use crate::agent::wish::{Isolation, Sandboxed, Skill};
 use crate::contract::Contract;
 use crate::control;
 use crate::error::Error;
@@ -152,6 +152,11 @@ impl Capsule {
         self.over(seen.map(|seen| &seen.context))
     }
 
+    /// The same for a run that was perceived.
+    pub(crate) fn injected(&self, run: &Run) -> BTreeMap<String, RawJson> {
+        self.over(Some(run.sights().context()))
+    }
+
     fn over(&self, seen: Option<&BTreeMap<String, RawJson>>) -> BTreeMap<String, RawJson> {
         let mut context = seen.cloned().unwrap_or_default();
         context.extend(self.context.clone());
@@ -171,7 +176,7 @@ impl Capsule {
     /// What surrounds a call.
     pub(crate) fn around(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         ToolContext {
-            context: self.over(Some(run.sights().context())),
+            context: self.injected(run),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),
             ..ToolContext::new(run.id(), call, epoch)
@@ -216,6 +221,7 @@ async fn tools(
     for name in named.chain(paging).chain(reading) {
         // Its schema is the result's, whether it is listed or not.
         if let Some(equipped) = ports.tools.find(name) {
+            walls(agent, equipped)?;
             tools.insert(name.to_owned(), equipped.clone());
             continue;
         }
@@ -254,6 +260,21 @@ fn wires(tools: &BTreeMap<String, Equipped>) -> BTreeMap<String, String> {
         (wire, name.clone())
     };
     tools.iter().map(wired).collect()
+}
+
+/// Refuses a tool without walls to an agent that did not spell that out.
+fn walls(agent: &Agent, equipped: &Equipped) -> Result<(), String> {
+    let is_open = |wish: &Sandboxed| wish.isolation == Isolation::None;
+    if !equipped.is_unwalled() || agent.sandbox.as_ref().is_some_and(is_open) {
+        return Ok(());
+    }
+    Err(format!(
+        "Agent `{}` uses the tool `{}`, which acts on this machine without walls: this build has \
+         no sandboxes yet. If that is what you want, write `sandbox: {{ isolation: none }}` into \
+         the agent's file and submit the task again.",
+        agent.name,
+        equipped.card().name
+    ))
 }
 
 /// The models of these names, each once; no name: the project's own.

@@ -72,6 +72,11 @@ impl Equipped {
         self.tool.is_none()
     }
 
+    /// Whether it acts on this machine without walls.
+    pub fn is_unwalled(&self) -> bool {
+        self.tool.as_ref().is_some_and(|tool| tool.is_unwalled())
+    }
+
     /// Whether a call of it may be one that must not be repeated.
     pub fn may_be_once(&self) -> bool {
         let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Object(serde_json::Map::new()));

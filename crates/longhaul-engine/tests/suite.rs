@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod clean;
     mod contract;
     mod control;
     mod cost;

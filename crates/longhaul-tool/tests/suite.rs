@@ -8,11 +8,11 @@ mod suite {
     mod http_fetch;
     mod interaction;
     mod kit;
+    mod mcp;
     mod memory;
-    mod skill;
-    mod typed;
     mod message;
     mod outbound;
-    mod mcp;
+    mod skill;
+    mod typed;
     mod vault;
 }

@@ -4,7 +4,7 @@
 //! result that the model reads.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -35,6 +35,29 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// rules are about what only the runtime says, such as whom a message is for.
     fn subjects_in(&self, input: &Value, _context: &BTreeMap<String, RawJson>) -> Vec<String> {
         self.subjects(input)
+    }
+
+    /// Whether its subjects can't be read from this input, so that every rule
+    /// that asks about the tool asks about this call.
+    fn is_opaque(&self, _input: &Value) -> bool {
+        false
+    }
+
+    /// How long this call may take; none: the runtime's usual.
+    fn timeout(&self, _input: &Value) -> Option<Millis> {
+        self.card().timeout
+    }
+
+    /// Whether a call that is let go of ends for good: what it had begun is
+    /// killed before its drop returns, so that it is never in doubt.
+    fn stops_cleanly(&self) -> bool {
+        false
+    }
+
+    /// Whether it acts on this machine without walls. Only an agent whose file
+    /// spells out `isolation: none` may have it.
+    fn is_unwalled(&self) -> bool {
+        false
     }
 
     /// Does it.
@@ -82,6 +105,8 @@ pub struct ToolContext {
     pub resource: Option<ResourceKey>,
     /// Whoever hears how far the call is.
     pub progress: Arc<dyn Progress>,
+    /// Where a call that is stopped leaves what it has so far.
+    pub so_far: SoFar,
 }
 
 impl ToolContext {
@@ -96,7 +121,32 @@ impl ToolContext {
             thread: None,
             resource: None,
             progress: Arc::new(Unheard),
+            so_far: SoFar::default(),
         }
+    }
+}
+
+/// What a call had to say when it was stopped. Clones are the same.
+#[derive(Clone, Default)]
+pub struct SoFar(Arc<Mutex<Option<String>>>);
+
+impl SoFar {
+    /// Leaves it for whoever stopped the call.
+    pub fn leave(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// What was left.
+    pub fn take(&self) -> Option<String> {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left.take()
+    }
+}
+
+impl std::fmt::Debug for SoFar {
+    /// It may hold anything that a program printed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SoFar")
     }
 }
 

@@ -10,7 +10,6 @@ use std::pin::pin;
 use futures_util::FutureExt as _;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::CallId;
-use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::{ToolDone, ToolEnd};
@@ -78,7 +77,7 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
         };
         let input = capsule.without_injected(equipped, todo.input.value());
         let begun = Begun {
-            timeout: equipped.card().timeout.unwrap_or(CALL_TIMEOUT),
+            timeout: tool.timeout(&input).unwrap_or(CALL_TIMEOUT),
             tool,
             input,
             around,
@@ -130,11 +129,11 @@ async fn wait(hands: &mut Hands, clock: &dyn Clock, span: Millis) -> Vec<Ended> 
     ended
 }
 
-/// Stops the calls under way. What may be repeated is dropped; what must not be
-/// has a while to end by itself, and is in doubt if it does not.
+/// Stops the calls under way. What may be repeated is dropped, and so is what
+/// ends for good when it is; the others have a while to end by themselves, and
+/// are in doubt if they do not.
 async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
     let hands = &mut desk.hands;
-    let repeatable = hands.let_go(EffectClass::may_repeat);
     let mut ended: Vec<Ended> = match cut {
         Cut::Cancelled | Cut::Interrupted => {
             let words = if cut == Cut::Cancelled {
@@ -142,16 +141,27 @@ async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
             } else {
                 "stopped: a person wrote"
             };
-            let stopped = |call: CallId| end(call, ToolEnd::Interrupted, words);
-            repeatable.into_iter().map(stopped).collect()
+            let stopped = hands.let_go(|way| way.may_repeat || way.stops_cleanly);
+            stopped
+                .into_iter()
+                .map(|gone| gone.stopped(words))
+                .collect()
         }
         // The next driver begins them again.
-        Cut::Stopping | Cut::Lost => Vec::new(),
+        Cut::Stopping | Cut::Lost => {
+            hands.let_go(|way| way.may_repeat);
+            Vec::new()
+        }
     };
     ended.extend(wait(hands, &*desk.ports.clock, GRACE).await);
-    let words = "it was stopped, and nobody knows whether it has happened";
-    let unknown = |call: CallId| end(call, ToolEnd::Unknown, words);
-    ended.extend(hands.let_go(|_| true).into_iter().map(unknown));
+    ended.extend(hands.let_go(|_| true).into_iter().map(|gone| {
+        if gone.stops_cleanly {
+            gone.stopped("stopped: the worker had to go")
+        } else {
+            let words = "it was stopped, and nobody knows whether it has happened";
+            end(gone.call, ToolEnd::Unknown, words)
+        }
+    }));
     (!ended.is_empty()).then_some(ended)
 }
 

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::port::tool::{SoFar, Tool, ToolContext};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolEnd;
 use serde_json::Value;
@@ -43,6 +43,42 @@ pub(super) struct Ended {
     pub(super) output: ToolOutput,
 }
 
+/// How a call may be let go of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// It may simply be begun again.
+    pub(super) may_repeat: bool,
+    /// It ends for good when it is let go of.
+    pub(super) stops_cleanly: bool,
+}
+
+/// A call that was let go of.
+#[derive(Debug)]
+pub(super) struct Gone {
+    pub(super) call: CallId,
+    pub(super) stops_cleanly: bool,
+    said: Option<String>,
+}
+
+impl Gone {
+    /// Its end, with what it had to say until then.
+    pub(super) fn stopped(self, words: &str) -> Ended {
+        Ended {
+            call: self.call,
+            end: ToolEnd::Interrupted,
+            output: with_said(words, self.said),
+        }
+    }
+}
+
+fn with_said(words: &str, said: Option<String>) -> ToolOutput {
+    let said = said.filter(|said| !said.is_empty());
+    let said = said.map_or(String::new(), |said| {
+        format!("\nWhat it had said until then:\n{said}")
+    });
+    ToolOutput::text(format!("{words}{said}"))
+}
+
 /// Calls under way.
 #[derive(Debug, Default)]
 pub(super) struct Hands {
@@ -52,7 +88,8 @@ pub(super) struct Hands {
 /// A call under way. To drop it is to let go of it: it never comes back.
 struct Running {
     call: CallId,
-    class: EffectClass,
+    way: Way,
+    so_far: SoFar,
     work: BoxFuture<'static, Ended>,
     _heard: Option<Open>,
 }
@@ -61,7 +98,7 @@ impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
             .field("call", &self.call)
-            .field("class", &self.class)
+            .field("way", &self.way)
             .finish_non_exhaustive()
     }
 }
@@ -81,7 +118,11 @@ impl Hands {
     pub(super) fn begin(&mut self, begun: Begun, heard: Open) {
         self.running.push(Running {
             call: begun.around.call,
-            class: begun.class,
+            way: Way {
+                may_repeat: begun.class.may_repeat(),
+                stops_cleanly: begun.tool.stops_cleanly(),
+            },
+            so_far: begun.around.so_far.clone(),
             work: make(begun).boxed(),
             _heard: Some(heard),
         });
@@ -91,7 +132,11 @@ impl Hands {
     pub(super) fn end_at_once(&mut self, ended: Ended) {
         self.running.push(Running {
             call: ended.call,
-            class: EffectClass::Pure,
+            way: Way {
+                may_repeat: true,
+                stops_cleanly: true,
+            },
+            so_far: SoFar::default(),
             work: async move { ended }.boxed(),
             _heard: None,
         });
@@ -117,10 +162,19 @@ impl Hands {
         Poll::Pending
     }
 
-    /// Lets go of the calls that `wanted` picks, and names them.
-    pub(super) fn let_go(&mut self, wanted: impl Fn(EffectClass) -> bool) -> Vec<CallId> {
-        let picked = self.running.extract_if(.., |running| wanted(running.class));
-        picked.map(|running| running.call).collect()
+    /// Lets go of the calls that `wanted` picks.
+    pub(super) fn let_go(&mut self, wanted: impl Fn(Way) -> bool) -> Vec<Gone> {
+        let picked = self.running.extract_if(.., |running| wanted(running.way));
+        let gone = picked.map(|running| {
+            // Only when it has ended it has left what it had to say.
+            drop(running.work);
+            Gone {
+                call: running.call,
+                stops_cleanly: running.way.stops_cleanly,
+                said: running.so_far.take(),
+            }
+        });
+        gone.collect()
     }
 }
 
@@ -147,9 +201,12 @@ async fn make(begun: Begun) -> Ended {
             }
         },
         () = begun.clock.sleep_until(until) => {
-            let span = spoken(begun.timeout);
-            let end = lost(begun.class);
-            (end, ToolOutput::text(format!("it took longer than {span} and was stopped")))
+            let words = format!("it took longer than {} and was stopped", spoken(begun.timeout));
+            let end = match begun.tool.stops_cleanly() {
+                true => ToolEnd::Interrupted,
+                false => lost(begun.class),
+            };
+            (end, with_said(&words, begun.around.so_far.take()))
         }
     };
     Ended { call, end, output }
@@ -260,7 +317,8 @@ mod tests {
         let heard = |index| gauge.begin(CallId { turn: 1, index });
         hands.begin(begun(1, EffectClass::Pure, &done), heard(1));
         assert!(hands.next().now_or_never().is_none(), "it is under way");
-        let gone = hands.let_go(EffectClass::may_repeat);
+        let gone = hands.let_go(|way| way.may_repeat);
+        let gone: Vec<CallId> = gone.iter().map(|gone| gone.call).collect();
         assert_eq!(gone, [CallId { turn: 1, index: 1 }]);
         hands.begin(begun(2, EffectClass::Once, &done), heard(2));
         assert!(hands.next().now_or_never().is_none(), "so is the second");

@@ -64,7 +64,9 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
     Ok(heard.told(active, |answered| {
         let capsule = desk.capsule.as_ref()?;
         let calls = answered.reply.calls();
-        let calls = calls.map(|call| appraise(capsule, call)).collect();
+        let calls = calls
+            .map(|call| appraise(capsule, desk.ledger.run(), call))
+            .collect();
         let fit = capsule
             .contract()
             .and_then(|contract| contract.judge(&answered));

@@ -102,7 +102,7 @@ impl Longhaul {
         let Some(equipped) = capsule.tool(&name) else {
             return Err(bad(format!("an edit of `{name}` can't be checked here")));
         };
-        let appraisal = appraise_input(&capsule, equipped, edited);
+        let appraisal = appraise_input(&capsule, &run, equipped, edited);
         if let Some(problem) = &appraisal.problem {
             return Err(bad(problem.clone()));
         }

@@ -45,6 +45,14 @@ impl Deeds {
     }
 }
 
+/// What is special about a tool.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ways {
+    pub(crate) opaque: bool,
+    pub(crate) stops_cleanly: bool,
+    pub(crate) unwalled: bool,
+}
+
 /// A tool that a test made.
 #[derive(Clone)]
 pub(crate) struct Hand {
@@ -52,6 +60,7 @@ pub(crate) struct Hand {
     class: EffectClass,
     finding: Finding,
     looks_at: Option<Door>,
+    ways: Ways,
     act: Act,
     deeds: Deeds,
 }
@@ -84,6 +93,7 @@ impl Hand {
             class,
             finding: Finding::Unknown,
             looks_at: None,
+            ways: Ways::default(),
             act: Arc::new(|input, _| {
                 async move { Ok(ToolOutput::text(input.to_string())) }.boxed()
             }),
@@ -119,6 +129,12 @@ impl Hand {
         self
     }
 
+    /// The same, special in this.
+    pub(crate) fn special(mut self, ways: Ways) -> Self {
+        self.ways = ways;
+        self
+    }
+
     /// The same, with a word about doubt.
     pub(crate) fn in_doubt(mut self, then: InDoubt) -> Self {
         self.card.in_doubt = Some(then);
@@ -147,6 +163,18 @@ impl Tool for Hand {
 
     fn class(&self, _input: &Value) -> EffectClass {
         self.class
+    }
+
+    fn is_opaque(&self, _input: &Value) -> bool {
+        self.ways.opaque
+    }
+
+    fn stops_cleanly(&self) -> bool {
+        self.ways.stops_cleanly
+    }
+
+    fn is_unwalled(&self) -> bool {
+        self.ways.unwalled
     }
 
     fn subjects(&self, input: &Value) -> Vec<String> {
