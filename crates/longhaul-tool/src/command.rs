@@ -179,15 +179,17 @@ async fn tell(pipe: Option<ChildStdin>, words: &[u8]) {
 
 /// The processes of one program. They end with it.
 #[derive(Debug)]
-struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
-    fn of(child: &Child) -> Self {
+    /// The group that this program leads.
+    pub(crate) fn of(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }
 
-    fn kill(&self) {
+    /// Ends all of them.
+    pub(crate) fn kill(&self) {
         if let Some(group) = self.0 {
             // An error says that nobody is left.
             _ = kill_process_group(group, Signal::KILL);
@@ -217,7 +219,8 @@ impl fmt::Debug for Heard {
 }
 
 impl Heard {
-    fn new(keep: usize) -> Self {
+    /// Nothing so far; so many bytes are kept.
+    pub(crate) fn new(keep: usize) -> Self {
         Self {
             head: Vec::new(),
             tail: Vec::new(),
@@ -235,7 +238,8 @@ impl Heard {
         }
     }
 
-    fn take(&mut self, piece: &[u8]) {
+    /// One piece more.
+    pub(crate) fn take(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len() as u64);
         let room = self.half.saturating_sub(self.head.len());
         let (first, rest) = piece.split_at(piece.len().min(room));
@@ -309,7 +313,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    fn of(status: ExitStatus) -> Self {
+    /// As the system says it.
+    pub(crate) fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),

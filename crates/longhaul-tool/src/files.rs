@@ -12,7 +12,7 @@ mod read;
 mod search;
 pub(crate) mod text;
 mod walk;
-mod workspace;
+pub(crate) mod workspace;
 mod write;
 
 use std::path::PathBuf;

@@ -13,6 +13,7 @@ mod suite {
     mod message;
     mod outbound;
     mod skill;
+    mod shell;
     mod typed;
     mod vault;
 }

@@ -199,7 +199,7 @@ fn schema_of<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debu
 #[expect(dead_code, reason = "only its schema is looked at")]
 struct Tree {
     name: String,
-    below: Vec<Tree>,
+    below: Vec<Self>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,0 +1,277 @@
+//! `shell`: what a command gets and gives, what it is stopped by, and that
+//! nobody is left behind.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Progress, Tool as _, ToolContext};
+use longhaul_core::time::Millis;
+use longhaul_testkit::clock::SimClock;
+use longhaul_tool::Shell;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::suite::kit::is_gone;
+
+struct World {
+    dir: TempDir,
+    clock: SimClock,
+    shell: Shell,
+    around: ToolContext,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SimClock::new();
+        let kept = [dir.path().join(".longhaul")];
+        let shell = Shell::new(dir.path(), kept, Arc::new(clock.clone())).unwrap();
+        let call = CallId { turn: 1, index: 1 };
+        let around = ToolContext::new(RunId::from_bits(7), call, Epoch(3));
+        Self {
+            dir,
+            clock,
+            shell,
+            around,
+        }
+    }
+
+    async fn call(&self, input: Value) -> String {
+        match self.shell.call(input, &self.around).await {
+            Ok(output) => text(&output),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    async fn run(&self, command: &str) -> String {
+        self.call(json!({ "command": command })).await
+    }
+
+    /// Runs it until this file is written, then drops the call.
+    async fn run_until(&self, command: &str, file: &str) -> String {
+        let input = json!({ "command": command });
+        let mut call = self.shell.call(input, &self.around);
+        let file = self.dir.path().join(file);
+        loop {
+            assert!(call.as_mut().now_or_never().is_none(), "it goes on");
+            match fs::read_to_string(&file) {
+                Ok(said) if said.ends_with('\n') => return said,
+                Ok(_) | Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+}
+
+fn text(output: &ToolOutput) -> String {
+    let texts = output.content.iter().map(|part| match part {
+        Part::Text(text) => text.to_string(),
+        Part::Image(_) => "an image".to_owned(),
+    });
+    texts.collect()
+}
+
+fn pid(text: &str) -> i32 {
+    text.trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_it_prints_comes_in_order_with_its_exit_code() {
+    let world = World::new();
+    for (command, said) in [
+        ("echo a; echo b >&2; echo c", "a\nb\nc\nexit 0"),
+        ("printf x; exit 3", "x\nexit 3"),
+        ("true", "[It printed nothing.]\nexit 0"),
+        (
+            "kill -9 $$",
+            "[It printed nothing.]\nit was ended by signal 9",
+        ),
+        ("cat", "[It printed nothing.]\nexit 0"),
+        ("printf 'a\\377b'", "a\u{fffd}b\nexit 0"),
+        (
+            "no-such-program 2>/dev/null",
+            "[It printed nothing.]\nexit 127",
+        ),
+    ] {
+        assert_eq!(world.run(command).await, said, "{command}");
+    }
+    let long = world
+        .run("head -c 11000000 /dev/zero; echo; echo end")
+        .await;
+    assert!(long.contains(" bytes left out here]\n"), "{}", long.len());
+    assert!(long.ends_with("end\nexit 0") && long.len() < 10_500_000);
+}
+
+#[tokio::test]
+async fn it_begins_inside_the_workspace_and_nowhere_else() {
+    let world = World::new();
+    let root = world.dir.path();
+    for folder in ["src/deep", ".longhaul"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink("/", root.join("out")).unwrap();
+    let at = async |cwd: Value| world.call(json!({ "command": "pwd -P", "cwd": cwd })).await;
+    let real = root.canonicalize().unwrap();
+    let here = |below: &str| format!("{}\nexit 0", real.join(below).display());
+    assert_eq!(at(json!("src/deep")).await, here("src/deep"));
+    let top = here("").replace("/\n", "\n");
+    assert_eq!(at(Value::Null).await, top);
+    assert_eq!(at(json!("")).await, top);
+    for (cwd, why) in [
+        ("..", "has `..` in it"),
+        ("/etc", "is outside of the workspace"),
+        ("out", "is a link"),
+        ("out/etc", "is a link"),
+        ("nowhere", "is not there"),
+        (".longhaul", "is closed to agents"),
+    ] {
+        let said = at(json!(cwd)).await;
+        assert!(
+            said.starts_with("The command was not run: ") && said.contains(why),
+            "{cwd}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn it_sees_a_small_environment_and_no_secret() {
+    let world = World::new();
+    let said = world.run("env").await;
+    let names = said
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0));
+    // What the shell itself sets is no matter.
+    let mut names: Vec<&str> = names
+        .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "HOME",
+            "LANG",
+            "LONGHAUL_EPOCH",
+            "LONGHAUL_RUN",
+            "PATH",
+            "TERM"
+        ]
+    );
+    assert!(said.contains("LONGHAUL_EPOCH=3\n"), "{said}");
+    assert!(said.contains("TERM=dumb\n"), "{said}");
+    assert!(said.contains(&format!("LONGHAUL_RUN={}\n", world.around.run)));
+}
+
+#[tokio::test]
+async fn what_is_no_command_is_refused() {
+    let world = World::new();
+    for (input, why) in [
+        (json!({ "command": " \n" }), "it is empty"),
+        (json!({ "command": "a\0b" }), "NUL"),
+        (json!({ "command": "x".repeat(70_000) }), "longer than"),
+        (json!({ "cwd": "src" }), "can't read its input"),
+    ] {
+        let said = world.call(input).await;
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_leaves_in_the_background_ends_with_it() {
+    let world = World::new();
+    let said = world.run("sleep 600 & echo $!").await;
+    let (first, exit) = said.split_once('\n').unwrap();
+    assert_eq!(exit, "exit 0");
+    is_gone(pid(first)).await;
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_does_not_hold_the_call_up() {
+    let world = World::new();
+    let input = json!({ "command": "setsid sleep 600 & echo $! > pid; sleep 0.1; echo out" });
+    let mut call = world.shell.call(input, &world.around);
+    let said = loop {
+        if let Some(said) = call.as_mut().now_or_never() {
+            break text(&said.unwrap());
+        }
+        world.clock.advance(Millis(100));
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(said, "out\nexit 0");
+    let left = pid(&fs::read_to_string(world.dir.path().join("pid")).unwrap());
+    let left = rustix::process::Pid::from_raw(left).unwrap();
+    rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn dropped_it_is_killed_and_leaves_what_it_printed() {
+    let world = World::new();
+    let command =
+        "trap '' TERM INT; echo half; sh -c 'echo $$ > inner; sleep 600' & echo $$ >> inner; wait";
+    let command = format!("{command}; echo whole");
+    let said = world.run_until(&command, "inner").await;
+    assert!(
+        Path::new(&world.dir.path().join("inner")).exists(),
+        "{said}"
+    );
+    assert_eq!(world.around.so_far.take().as_deref(), Some("half\n"));
+    for line in said.lines() {
+        is_gone(pid(line)).await;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn report(&self, percent: Option<u8>, message: &str) {
+        assert_eq!(percent, None);
+        self.0.lock().unwrap().push(message.to_owned());
+    }
+}
+
+#[tokio::test]
+async fn its_last_line_is_told_each_second() {
+    let mut world = World::new();
+    let told = Arc::new(Told::default());
+    world.around.progress = Arc::clone(&told) as Arc<dyn Progress>;
+    let input = json!({ "command": "echo one; echo '  two '; sleep 600" });
+    let mut call = world.shell.call(input, &world.around);
+    while told.0.lock().unwrap().is_empty() {
+        assert!(call.as_mut().now_or_never().is_none(), "it goes on");
+        world.clock.advance(Millis::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..5 {
+        world.clock.advance(Millis::from_secs(1));
+        assert!(call.as_mut().now_or_never().is_none(), "it goes on");
+    }
+    // Said once: nothing more was printed.
+    let said = told.0.lock().unwrap().join("|");
+    assert!(["two", "one|two"].contains(&said.as_str()), "{said}");
+}
+
+#[test]
+fn what_it_says_of_a_call() {
+    let shell = World::new().shell;
+    assert!(shell.stops_cleanly() && shell.is_unwalled());
+    let input = json!({ "command": "cargo test && rm -rf x" });
+    assert_eq!(shell.class(&input), EffectClass::Once);
+    assert_eq!(shell.subjects(&input), ["cargo test", "rm -rf x"]);
+    assert!(!shell.is_opaque(&input));
+    assert!(shell.is_opaque(&json!({ "command": "ls $(x)" })));
+    assert_eq!(shell.card().in_doubt, None);
+    for (timeout, seconds) in [
+        (Value::Null, 120),
+        (json!(7), 7),
+        (json!(0), 1),
+        (json!(999_999), 1_800),
+    ] {
+        let input = json!({ "command": "x", "timeout": timeout });
+        assert_eq!(shell.timeout(&input), Some(Millis::from_secs(seconds)));
+    }
+}
