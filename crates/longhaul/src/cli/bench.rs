@@ -6,6 +6,7 @@
 mod journal;
 mod load;
 mod serve;
+mod tools;
 mod turn;
 
 use clap::Subcommand;
@@ -17,6 +18,8 @@ pub(crate) enum Bench {
     Journal(journal::Journal),
     /// What a durable turn costs: commits, CPU, bytes, and recovery after kill -9
     Turn(turn::Turn),
+    /// What a tool call costs: its schema, its journal, its capsule; one at a time and eight at once
+    Tools(tools::Tools),
     /// What the server costs: start, memory, streams, and answers while runs are in flight
     Serve(serve::Serve),
 }
@@ -26,6 +29,7 @@ impl Bench {
         match self {
             Self::Journal(journal) => journal.run(),
             Self::Turn(turn) => turn.run(),
+            Self::Tools(tools) => tools.run(),
             Self::Serve(serve) => serve.run(),
         }
     }

@@ -151,3 +151,37 @@ fn over_http(dir: &str, wire: &str) -> Value {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
+
+#[test]
+fn a_call_is_measured_apart_from_its_turn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("a path in UTF-8");
+    let asked = [
+        "bench", "tools", "--turns", "10", "--rounds", "1", "--dir", dir,
+    ];
+    let output = longhaul(&[&asked[..], &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let count = |place: &str, field: &str| {
+        let count = report[place][field].as_f64();
+        count.unwrap_or_else(|| panic!("no {place}.{field}: {report}"))
+    };
+    // Side by side they share the commits of their turn; one by one each has its own.
+    assert!(
+        count("side_by_side", "commits_per_call").abs() < 0.1,
+        "{report}"
+    );
+    let own = count("in_a_row", "commits_per_call");
+    assert!((0.9..1.1).contains(&own), "{report}");
+    // So few turns say nothing of the CPU; that it is told counts.
+    assert!(count("side_by_side", "cpu_us_per_call").is_finite());
+    assert!(
+        report["schema_check_cpu_us"].as_f64() > Some(0.0),
+        "{report}"
+    );
+    let left = std::fs::read_dir(folder.path()).expect("the folder");
+    assert_eq!(left.count(), 0, "nothing is left behind");
+    let output = longhaul(&asked);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("us CPU for each further call"), "{said}");
+}

@@ -5,16 +5,16 @@
 
 mod crash;
 mod crowd;
-mod disk;
+pub(crate) mod disk;
 mod engine;
 mod history;
 mod http;
 mod instructions;
 mod life;
-mod setting;
+pub(crate) mod setting;
 mod source;
 mod stand_in;
-mod words;
+pub(crate) mod words;
 
 use std::path::Path;
 

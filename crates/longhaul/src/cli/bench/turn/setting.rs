@@ -49,8 +49,17 @@ pub(crate) fn longhaul(
     model: Arc<dyn Model>,
     result_bytes: usize,
 ) -> anyhow::Result<Longhaul> {
+    longhaul_with(store, model, Echo::new(result_bytes, EffectClass::Keyed)?)
+}
+
+/// The same with a tool of any class.
+pub(crate) fn longhaul_with(
+    store: &Arc<SqliteStore>,
+    model: Arc<dyn Model>,
+    echo: Echo,
+) -> anyhow::Result<Longhaul> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = Toolbox::new([Arc::new(Echo::new(result_bytes)?) as Arc<dyn Tool>])?;
+    let tools = Toolbox::new([Arc::new(echo) as Arc<dyn Tool>])?;
     let tools = tools.with(Arc::new(ReadOutput::new(store.clone(), store.clone())?))?;
     let ports = Ports {
         store: store.clone(),
@@ -156,14 +165,17 @@ impl Models for OneModel {
 
 /// Gives back a text of a fixed length.
 #[derive(Debug)]
-struct Echo {
+pub(crate) struct Echo {
     card: ToolCard,
     text: Arc<str>,
+    class: EffectClass,
 }
 
 impl Echo {
-    fn new(bytes: usize) -> anyhow::Result<Self> {
+    /// So many bytes, by calls of this class.
+    pub(crate) fn new(bytes: usize, class: EffectClass) -> anyhow::Result<Self> {
         Ok(Self {
+            class,
             card: ToolCard {
                 name: ToolName::new("echo")?,
                 description: "Gives back a text.".to_owned(),
@@ -184,7 +196,7 @@ impl Tool for Echo {
     }
 
     fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Keyed
+        self.class
     }
 
     async fn call(&self, _input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
