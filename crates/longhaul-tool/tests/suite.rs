@@ -12,8 +12,8 @@ mod suite {
     mod memory;
     mod message;
     mod outbound;
-    mod skill;
     mod shell;
+    mod skill;
     mod typed;
     mod vault;
 }

@@ -36,7 +36,7 @@ use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
-use longhaul_tool::{Files, Memory, Skills, Vault, memory, witness};
+use longhaul_tool::{Files, Memory, Shell, Skills, Vault, memory, witness};
 
 use crate::agents::load::load;
 use crate::agents::loaded::Loaded;
@@ -67,6 +67,9 @@ pub enum AssembleError {
 }
 
 pub use crate::assemble::cassettes::{cassette_file, cassette_folder, mask, replay};
+
+/// A store that nobody finds again.
+pub(crate) const FORGOTTEN: &str = "sqlite::memory:";
 
 /// The whole program over one store.
 #[derive(Debug)]
@@ -117,8 +120,17 @@ pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
 
 /// Opens everything.
 pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let url = format!("sqlite:{}", store_file(&config)?.display());
+    open_at(url, config, opening)
+}
+
+/// The same over a store that is forgotten: nothing is made on disk.
+pub fn open_forgetting(config: Config, opening: Opening) -> Result<House, AssembleError> {
+    open_at(FORGOTTEN.to_owned(), config, opening)
+}
+
+fn open_at(url: String, config: Config, opening: Opening) -> Result<House, AssembleError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(longhaul_store::open(Options {
         holder: opening.holder,
         fatal: opening.fatal,
@@ -182,6 +194,11 @@ pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, Assem
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::FOLDERS).without(own(config));
     tools.push(taught.tool()?);
+    tools.push(Arc::new(Shell::new(
+        &config.root,
+        own(config),
+        clock.clone(),
+    )?));
     let witness_file = config.tool("witness").remove("file");
     if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
         tools.extend(witness::tools(config.root.join(file), clock)?);

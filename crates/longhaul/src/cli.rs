@@ -18,6 +18,7 @@ mod dev;
 mod driven;
 mod driving;
 mod eof;
+mod ephemeral;
 mod exit;
 mod export;
 mod fail;

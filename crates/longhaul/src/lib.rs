@@ -13,5 +13,6 @@ pub mod marker;
 pub mod mcp;
 pub mod skills;
 pub mod span;
+pub mod stateless;
 pub mod trust;
 pub mod written;

@@ -16,6 +16,7 @@ mod suite {
     mod config_cli;
     mod demo;
     mod docs;
+    mod ephemeral_cli;
     mod exit_codes;
     mod files_cli;
     mod front;
@@ -40,6 +41,7 @@ mod suite {
     mod serving_log;
     mod skills;
     mod stand_in;
+    mod stateless;
     mod steer_cli;
     mod terminal;
     mod together;

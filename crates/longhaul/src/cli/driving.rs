@@ -101,6 +101,17 @@ impl Driving {
     }
 }
 
+impl Driving {
+    /// Cuts off whatever runs: nobody will go on with it.
+    pub(crate) async fn cut(self) -> anyhow::Result<()> {
+        self.stop.cut();
+        match self.broke {
+            true => Ok(()),
+            false => ended(self.worker.await),
+        }
+    }
+}
+
 fn ended(done: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
     match done {
         Ok(Ok(())) => Ok(()),

@@ -25,6 +25,8 @@ pub(crate) struct Manner {
     pub(crate) as_json: bool,
     /// A run that waits for a person is not followed further.
     pub(crate) leave_at_person: bool,
+    /// Nobody but this command can speak to the run, so it waits for nobody else.
+    pub(crate) alone: bool,
     /// What is printed when it is over.
     pub(crate) last_word: LastWord,
 }
@@ -100,7 +102,8 @@ impl<'a> Follower<'a> {
             // An old wait in the middle of a journal asks nobody any more, in
             // however many parts the journal comes.
             if self.asked && self.still_waits().await? {
-                if self.manner.leave_at_person {
+                let is_lost = self.manner.alone && !self.person.is_there();
+                if self.manner.leave_at_person || is_lost {
                     return Ok(Over::Person);
                 }
                 if !self.manner.silent && !self.manner.as_json {
@@ -130,7 +133,7 @@ impl<'a> Follower<'a> {
     fn take_in(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
         for entry in entries {
             self.last = entry.seq;
-            self.asked = asks(&entry.event).unwrap_or(self.asked);
+            self.asked = asks(&entry.event, self.manner.alone).unwrap_or(self.asked);
             if self.manner.as_json {
                 say::data(&serde_json::to_string(&entry.to_envelope()?)?)?;
             } else if !self.manner.silent
@@ -187,17 +190,17 @@ async fn is_all(desk: &dyn Desk, run: RunId, last: Seq) -> anyhow::Result<bool> 
     clippy::wildcard_enum_match_arm,
     reason = "most facts say nothing about who is asked"
 )]
-fn asks(event: &Event) -> Option<bool> {
+fn asks(event: &Event, is_alone: bool) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
             Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Budget(_) => true,
-            Wait::Signal(_)
-            | Wait::Timer(_)
+            // It comes from elsewhere, if there is an elsewhere.
+            Wait::Signal(_) | Wait::Message(_) => is_alone,
+            Wait::Timer(_)
             | Wait::Child(_)
             | Wait::RateLimit(_)
             | Wait::Retry(_)
             | Wait::SandboxSlot
-            | Wait::Message(_)
             | Wait::Worker => false,
         }),
         Event::RunBlocked(_) | Event::RunPaused(_) => Some(true),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use longhaul::assemble::{AssembleError, House, Opening, open, store_file};
+use longhaul::assemble::{AssembleError, House, Opening, open, open_forgetting, store_file};
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::port::store::StoreError;
 use longhaul_model::cassette::Recorder;
@@ -88,6 +88,11 @@ pub(crate) fn drive_recorded(
         ..opening(Role::Driver)
     };
     open(here::config(here)?, opening).map_err(fail::assemble)
+}
+
+/// Drives a store that is forgotten when this command ends.
+pub(crate) fn drive_forgetting(here: &Surroundings) -> anyhow::Result<House> {
+    open_forgetting(here::config(here)?, opening(Role::Driver)).map_err(fail::assemble)
 }
 
 /// Drives the store if nobody does, else stands beside who does.

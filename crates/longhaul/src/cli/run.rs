@@ -12,6 +12,7 @@ use crate::cli::desk::Desk;
 use crate::cli::desk::find::{beside, server};
 use crate::cli::desk::here::Here;
 use crate::cli::driving::Driving;
+use crate::cli::ephemeral::{self, EphemeralArgs};
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::follow::{Follower, LastWord, Manner, Over};
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   longhaul run writer - < task.txt              the task from stdin
   longhaul run writer \"...\" --record=first      keep what the model said: .longhaul/cassettes/first.jsonl
   longhaul run writer \"...\" --replay first      the same conversation again, asking nobody
+  longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock
   longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
@@ -43,6 +45,8 @@ pub(crate) struct Run {
     follow: FollowArgs,
     #[command(flatten)]
     tape: TapeArgs,
+    #[command(flatten)]
+    ephemeral: EphemeralArgs,
 }
 
 /// How a run is followed.
@@ -69,6 +73,7 @@ impl FollowArgs {
             silent: self.quiet || self.json,
             as_json: false,
             leave_at_person: self.no_input,
+            alone: false,
             last_word: match self.json {
                 true => LastWord::Object,
                 false => LastWord::Text,
@@ -107,6 +112,9 @@ impl FollowArgs {
 impl Run {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout()?;
+        if self.ephemeral.is_wanted() {
+            return self.forgotten(timeout);
+        }
         // What can't be done is said before anything is made on disk.
         let server = server()?;
         let here = here::surroundings()?;
@@ -171,6 +179,36 @@ impl Run {
     }
 }
 
+impl Run {
+    /// The same over a store that is forgotten when this command ends.
+    fn forgotten(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
+        let manner = Manner {
+            alone: true,
+            ..self.follow.manner()
+        };
+        let opened = self.ephemeral.open(&self.task, &self.tape, manner.silent);
+        let (house, task) = opened?;
+        let desk = Here::new(&house.longhaul);
+        runtime::driving()?.block_on(async {
+            let interrupts = Interrupts::listen()?;
+            let taken = desk.submit(task).await;
+            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
+            if !manner.silent {
+                let agent = self.task.agent();
+                say::talk(&format!("{run}  {agent}  (nothing of it is kept)"));
+            }
+            let followed = Followed {
+                desk: &desk,
+                run,
+                after: Seq::START,
+                drives: Some(&house),
+                timeout,
+            };
+            followed.to_its_end(manner, interrupts).await
+        })
+    }
+}
+
 /// A run to be followed by this command.
 pub(crate) struct Followed<'a> {
     pub(crate) desk: &'a dyn Desk,
@@ -218,8 +256,10 @@ impl Followed<'_> {
         if is_over {
             self.last_word(manner.last_word).await?;
         }
-        if let Some(driving) = driving {
-            driving.end(&mut interrupts).await?;
+        match driving {
+            Some(driving) if manner.alone => driving.cut().await?,
+            Some(driving) => driving.end(&mut interrupts).await?,
+            None => {}
         }
         let end = end?;
         if !is_over {
@@ -257,6 +297,11 @@ impl Followed<'_> {
         };
         Ok(match end {
             End::Over(Over::Ended) => Exit::of(&view),
+            End::Over(Over::Person) if manner.alone => {
+                let why = self.desk.why(run).await.map_err(fail::engine)?;
+                say::talk(&ephemeral::cant_wait(&why.sentence));
+                Exit::of(&view)
+            }
             End::Over(Over::Person) => {
                 let why = self.desk.why(run).await.map_err(fail::engine)?;
                 talk(format!("{run}: {}   {}", why.sentence, why.command));
@@ -267,6 +312,10 @@ impl Followed<'_> {
                 if view.status.is_terminal() =>
             {
                 Exit::of(&view)
+            }
+            End::TimedOut | End::Over(Over::Detached) | End::Interrupted if manner.alone => {
+                talk(ephemeral::GONE.to_owned());
+                end.leaves().unwrap_or(Exit::Interrupted)
             }
             End::TimedOut => {
                 talk(self.goes_on(view.status.as_str()).await?);

@@ -106,6 +106,18 @@ fn check_servers(block: &Block) {
     assert!(faults.is_empty(), "{}: {faults:?}", block.place);
 }
 
+/// Rust is shown as it stands in an example, which is built and run.
+fn check_example(block: &Block) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let files = std::fs::read_dir(examples).expect("the examples");
+    let mut texts = files.map(|file| {
+        let path = file.expect("an example").path();
+        std::fs::read_to_string(path).expect("a text")
+    });
+    let is_shown = texts.any(|text| text.contains(&block.text));
+    assert!(is_shown, "{}: no example says this", block.place);
+}
+
 #[test]
 fn every_block_of_the_documents_is_taken() {
     let mut seen = Vec::new();
@@ -118,12 +130,13 @@ fn every_block_of_the_documents_is_taken() {
             "markdown skill" => check_skill(&block),
             "toml" => check_settings(&block),
             "json" => check_servers(&block),
+            "rust" => check_example(&block),
             "yaml" => drop(Script::parse(&block.place, &block.text).expect("a script")),
             other => panic!("{}: nobody reads a block in `{other}`", block.place),
         }
         seen.push(block.language);
     }
-    for language in ["markdown", "toml", "yaml"] {
+    for language in ["markdown", "rust", "toml", "yaml"] {
         assert!(
             seen.iter().any(|one| one == language),
             "no {language} block"
