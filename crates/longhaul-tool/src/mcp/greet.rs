@@ -69,7 +69,8 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
         },
         Manner::Older => ClientLifecycleMode::Initialize,
     };
-    let greeted = serve_client_with_lifecycle(about_us(), way, manner);
+    // On the heap: it is long, and it is part of every call that may start a server.
+    let greeted = Box::pin(serve_client_with_lifecycle(about_us(), way, manner));
     match timeout(GREETS, greeted).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(unkind(&error)),

@@ -96,10 +96,19 @@ fn decoded(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 
-/// Servers say what is structured once more as text, for those who read only that.
+/// Servers say what is structured once more as text, for those who read only that;
+/// what is one text alone, they put in an object with one field.
 fn says_the_same(block: &Value, structured: &Value) -> bool {
-    let text = block["text"].as_str().unwrap_or_default();
-    serde_json::from_str::<Value>(text).is_ok_and(|said| said == *structured)
+    let Some(text) = block["text"].as_str() else {
+        return false;
+    };
+    let fields = structured.as_object().filter(|fields| fields.len() == 1);
+    let only = fields.and_then(|fields| fields.values().next());
+    let is_said = |value: &Value| {
+        value.as_str() == Some(text)
+            || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+    };
+    is_said(structured) || only.is_some_and(is_said)
 }
 
 /// Cuts a text to so many bytes, and says so.
@@ -149,6 +158,10 @@ mod tests {
         check(
             json!({ "content": [text("{\"a\": 1}")], "structuredContent": { "a": 1 } }),
             "{\"a\": 1}",
+        );
+        check(
+            json!({ "content": [text("one")], "structuredContent": { "a": "one" } }),
+            "one",
         );
         check(
             json!({ "content": [text("one")], "structuredContent": { "a": 1 } }),

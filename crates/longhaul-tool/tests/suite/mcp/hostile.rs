@@ -222,7 +222,7 @@ async fn lies_are_left_out_with_a_note_and_the_rest_stays() {
         .map(|offered| offered.card.name.as_str())
         .collect();
     assert_eq!(names, ["mcp:lies/good", "mcp:lies/wordy"]);
-    assert_eq!(checked.notes.len(), 8, "{:#?}", checked.notes);
+    assert_eq!(checked.notes.len(), 7, "{:#?}", checked.notes);
     assert!(checked.tools[1].card.description.len() < 5_000);
     let missing = soon(servers.tools("lies", Some("round"), RUN)).await;
     let words = missing.unwrap_err().to_string();
