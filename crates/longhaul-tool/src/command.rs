@@ -76,7 +76,7 @@ impl Command {
     pub async fn run(self, clock: &dyn Clock) -> Result<Ended, CommandError> {
         let deadline = clock.now().plus(self.timeout);
         let mut child = self.spawn()?;
-        let group = Group::of(&child);
+        let mut group = Group::of(&child);
         let mut stdout = Heard::new(self.keep);
         let mut stderr = Heard::new(self.keep);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -124,11 +124,14 @@ impl Command {
         if program.is_empty() {
             return Err(CommandError::Empty);
         }
-        if !self.dir.is_dir() {
-            return Err(CommandError::NoDir(self.dir.clone()));
+        // The program is looked for after the step into its directory: from there
+        // a path that begins here would lead elsewhere.
+        let dir = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        if !dir.is_dir() {
+            return Err(CommandError::NoDir(dir));
         }
         let path = match program.contains('/') {
-            true => self.dir.join(program),
+            true => dir.join(program),
             false => Path::new(program).to_owned(),
         };
         let stdin = match self.stdin.is_empty() {
@@ -138,7 +141,7 @@ impl Command {
         let mut command = tokio::process::Command::new(path);
         command
             .args(words)
-            .current_dir(&self.dir)
+            .current_dir(&dir)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or(PATH.into()))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
@@ -188,9 +191,9 @@ impl Group {
         Self(id.and_then(Pid::from_raw))
     }
 
-    /// Ends all of them.
-    pub(crate) fn kill(&self) {
-        if let Some(group) = self.0 {
+    /// Ends them, once: later the number may be somebody else's.
+    pub(crate) fn kill(&mut self) {
+        if let Some(group) = self.0.take() {
             // An error says that nobody is left.
             _ = kill_process_group(group, Signal::KILL);
         }

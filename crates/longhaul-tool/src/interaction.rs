@@ -98,7 +98,8 @@ impl Tool for LogInteraction {
             "details": input.details,
             "thread": around.thread,
             "resource": around.resource,
-            "context": around.context,
+            // Of what is injected only this: the rest may be secrets.
+            "recipient": around.context.get("recipient"),
         });
         let (lines, key) = (self.lines.clone(), around.key.clone());
         aside(move || {

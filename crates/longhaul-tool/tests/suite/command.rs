@@ -1,6 +1,7 @@
 //! Programs under bounds: what they get, what is kept, and that nobody is left.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,6 +70,18 @@ async fn words_input_directory_and_environment_are_what_is_given() {
         .stdout
         .text();
     assert_eq!(Path::new(here.trim()), dir.path().canonicalize().unwrap());
+}
+
+#[tokio::test]
+async fn a_program_is_looked_for_from_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("say"), "#!/bin/sh\necho here\n").unwrap();
+    fs::set_permissions(dir.path().join("say"), fs::Permissions::from_mode(0o755)).unwrap();
+    // The same directory, said from where this test works.
+    let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
+    let near = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
+    let said = ran(Command::new(["./say"], near)).await;
+    assert_eq!(said.stdout.text(), "here\n");
 }
 
 #[tokio::test]

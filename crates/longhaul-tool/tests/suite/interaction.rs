@@ -19,6 +19,7 @@ fn around(index: u16) -> ToolContext {
     around
         .context
         .insert("recipient".into(), RawJson::of(&"ann"));
+    around.context.insert("token".into(), RawJson::of(&"hush"));
     around
 }
 
@@ -59,7 +60,7 @@ async fn a_call_leaves_one_line_however_often_it_is_begun() {
             "details": { "cups": 2 },
             "thread": null,
             "resource": null,
-            "context": { "recipient": "ann" },
+            "recipient": "ann",
         })
     );
     tool.call(json!({ "summary": "Again." }), &around(2))
