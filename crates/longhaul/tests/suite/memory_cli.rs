@@ -89,10 +89,8 @@ fn a_thread_is_remembered_shown_and_cleared() {
     assert_eq!(shown["count"], 4);
     assert_eq!(shown["data"].as_array().unwrap().len(), 4);
     let said = project.say(&["memory", "show", "shop", "--limit", "2"], 0);
-    assert_eq!(
-        said.out, "user:\n  bread\n\nassistant:\n  Done: bread\n\n",
-        "{said:?}"
-    );
+    assert!(said.out.starts_with("user:\n  bread\n"), "{said:?}");
+    assert!(said.out.contains("\nassistant:\n  Done: "), "{said:?}");
     assert!(said.err.contains("The newest 2 of 4 messages."));
     // What was said before is part of the prompt of a run in the same thread.
     let run = project.json(&["run", "finder", "x", "--thread", "shop", "--json"]);
