@@ -5,12 +5,13 @@
 
 mod recall;
 mod remember;
+mod whose;
 
 use std::sync::Arc;
 
-use longhaul_core::id::{BadId, ResourceKey};
+use longhaul_core::id::BadId;
 use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
+use longhaul_core::port::tool::Tool;
 
 use crate::memory::recall::Recall;
 use crate::memory::remember::Remember;
@@ -37,21 +38,4 @@ impl Memory {
             Arc::new(Recall::new(self.shelves.clone())?),
         ])
     }
-}
-
-/// Whose notes a run reads and writes: those of its resource, else of its thread.
-fn whose(around: &ToolContext) -> Result<ResourceKey, ToolFailure> {
-    if let Some(resource) = &around.resource {
-        return Ok(resource.clone());
-    }
-    let thread = around.thread.as_ref();
-    let named = thread.and_then(|thread| ResourceKey::new(thread.as_str()).ok());
-    named.ok_or_else(|| {
-        ToolFailure(
-            "This run has no memory: it was started for nobody in particular. Go on without it, \
-             and tell the person to start the run with --resource NAME or --thread NAME if notes \
-             should be kept."
-                .to_owned(),
-        )
-    })
 }

@@ -18,7 +18,7 @@ use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{card, typed};
-use crate::memory::whose;
+use crate::memory::whose::whose;
 
 /// So many notes are shown unless it is said otherwise.
 const NOTES: usize = 10;

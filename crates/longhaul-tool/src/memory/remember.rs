@@ -16,7 +16,7 @@ use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{card, typed};
-use crate::memory::whose;
+use crate::memory::whose::whose;
 
 /// Writes notes.
 #[derive(Debug)]
