@@ -144,9 +144,8 @@ pub(crate) fn summary(cut: Cut<'_>, text: &str) -> Result<Message, &'static str>
 
 /// What the run was asked, if that was summed up.
 fn goal(cut: Cut<'_>) -> Vec<Part> {
-    let (place, first) = match origin(cut) {
-        Some(origin) => origin,
-        None => return Vec::new(),
+    let Some((place, first)) = origin(cut) else {
+        return Vec::new();
     };
     let Message::User(parts) = &**first else {
         return Vec::new();
