@@ -7,6 +7,7 @@ pub mod inbox;
 pub mod keyring;
 pub mod model;
 pub mod outbound;
+pub mod redact;
 pub mod sandbox;
 pub mod shelves;
 pub mod store;

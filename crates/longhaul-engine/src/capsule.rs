@@ -219,7 +219,6 @@ async fn tools(
     let reading = reads.then_some(READ_SKILL);
     let named = agent.tools.iter().map(String::as_str);
     for name in named.chain(paging).chain(reading) {
-        // Its schema is the result's, whether it is listed or not.
         if let Some(equipped) = ports.tools.find(name) {
             walls(agent, equipped)?;
             tools.insert(name.to_owned(), equipped.clone());

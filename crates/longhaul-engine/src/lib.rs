@@ -14,6 +14,7 @@ mod control;
 pub mod drive;
 pub mod error;
 mod events;
+pub mod eyes;
 pub mod feed;
 pub mod gate_view;
 pub mod handle;

@@ -11,6 +11,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
+use longhaul_core::port::redact::Redact;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
 use longhaul_core::raw::Hash;
@@ -113,6 +114,8 @@ pub struct Ports {
     pub supplies: Arc<dyn Supplies>,
     /// Who looks at the world.
     pub eyes: Arc<dyn Eyes>,
+    /// Who takes secrets out of what the model reads and the journal keeps.
+    pub redact: Arc<dyn Redact>,
     /// Words as they are spoken.
     pub feed: Feed,
     /// Whose journal has grown.

@@ -96,11 +96,15 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
                 step
             }
         }
-        Stage::Thinking(thinking) => match due(run, now) {
+        Stage::Thinking(thinking) => {
+            let step = due(run, now);
             // Nothing to state: somebody must look before the model is asked.
-            Step::Rest if wants_look(control, thinking) => Step::Look,
-            step => step,
-        },
+            if step == Step::Rest && wants_look(control, thinking) {
+                Step::Look
+            } else {
+                step
+            }
+        }
         Stage::New | Stage::Asking(_) | Stage::Concluding(_) => due(run, now),
         Stage::Ended(_) => Step::Rest,
     }

@@ -12,6 +12,7 @@ pub mod menu;
 mod models;
 mod ollama;
 pub mod providers;
+mod redactor;
 pub mod supplies;
 
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ use crate::agents::shelf::{BUILT_IN, Shelf};
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
 use crate::assemble::models::ModelShelf;
+use crate::assemble::redactor::Redactor;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp::file::McpFile;
@@ -166,6 +168,7 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         tools: Arc::new(tools),
         supplies: Arc::clone(&served) as Arc<dyn Supplies>,
         eyes: Arc::new(NoEyes),
+        redact: Arc::new(Redactor(mask(&config))),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),

@@ -4,12 +4,15 @@
 //! Never: begins what is not journaled, and never makes a call twice that must
 //! not be.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::CallId;
+use longhaul_core::message::Part;
+use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::{ToolDone, ToolEnd};
@@ -46,7 +49,8 @@ pub(super) async fn act(desk: &mut Desk, todos: Vec<Todo>) -> Result<Option<Inpu
         return Ok(None);
     };
     let took = desk.ports.clock.nanos().saturating_sub(since) / 1_000_000;
-    Ok(Some(Input::ToolsDone(told(ended, Millis(took)))))
+    let told = told(ended, Millis(took), &*desk.ports.redact);
+    Ok(Some(Input::ToolsDone(told)))
 }
 
 /// Begins every call that is not under way; whether anything may be begun.
@@ -64,7 +68,7 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
     let epoch = desk.ledger.claimed().epoch;
     for todo in fresh {
         let mut around = capsule.around(desk.ledger.run(), todo.call, epoch);
-        around.progress = desk.gauge.reporter(todo.call);
+        around.progress = desk.gauge.reporter(todo.call, &desk.ports.redact);
         let equipped = capsule.tool(todo.tool.as_str());
         let tool = equipped.and_then(|equipped| equipped.tool.clone());
         let (Some(equipped), Some(tool)) = (equipped, tool) else {
@@ -172,10 +176,10 @@ fn end(call: CallId, end: ToolEnd, words: &str) -> Ended {
 
 /// The ends as the heart is told of them. Calls side by side share their time,
 /// which the first of them bears.
-fn told(ended: Vec<Ended>, took: Millis) -> Vec<ToolDone> {
+fn told(ended: Vec<Ended>, took: Millis, redact: &dyn Redact) -> Vec<ToolDone> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let (output, blob) = bound(ended.call, ended.output);
+        let (output, blob) = bound(ended.call, clean(redact, ended.output));
         ToolDone {
             call: ended.call,
             end: ended.end,
@@ -185,6 +189,18 @@ fn told(ended: Vec<Ended>, took: Millis) -> Vec<ToolDone> {
         }
     });
     done.collect()
+}
+
+/// An output without secrets: nobody reads them, and nothing keeps them.
+fn clean(redact: &dyn Redact, mut output: ToolOutput) -> ToolOutput {
+    for part in &mut output.content {
+        if let Part::Text(text) = part
+            && let Cow::Owned(clean) = redact.redact(text)
+        {
+            *text = clean.into();
+        }
+    }
+    output
 }
 
 /// Lets a tool look whether a call in doubt has happened. A look that is cut
@@ -202,7 +218,7 @@ async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
         gauge: None,
     };
     Ok(match ears.attend(looking).await? {
-        First::Done(finding) => Some(found(todo.call, finding)),
+        First::Done(finding) => Some(found(todo.call, finding, &*desk.ports.redact)),
         First::Cut(Cut::Cancelled | Cut::Interrupted) => Some(Input::GoOn),
         First::Cut(Cut::Stopping) => Some(Input::Release),
         First::Cut(Cut::Lost) => None,
@@ -210,10 +226,10 @@ async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
 }
 
 /// What a look gave, shown in part where it is long.
-fn found(call: CallId, finding: Finding) -> Input {
+fn found(call: CallId, finding: Finding, redact: &dyn Redact) -> Input {
     let (finding, blob) = match finding {
         Finding::Happened(output) => {
-            let (output, blob) = bound(call, output);
+            let (output, blob) = bound(call, clean(redact, output));
             (Finding::Happened(output), blob)
         }
         Finding::NotHappened | Finding::Unknown => (finding, None),

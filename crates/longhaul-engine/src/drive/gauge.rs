@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::CallId;
+use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::Progress;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
@@ -56,9 +57,10 @@ impl Gauge {
     }
 
     /// Whoever reports for a call.
-    pub(super) fn reporter(&self, call: CallId) -> Arc<dyn Progress> {
+    pub(super) fn reporter(&self, call: CallId, redact: &Arc<dyn Redact>) -> Arc<dyn Progress> {
         Arc::new(Reporter {
             gauge: self.clone(),
+            redact: Arc::clone(redact),
             call,
         })
     }
@@ -124,11 +126,13 @@ impl Drop for Open {
 #[derive(Debug)]
 struct Reporter {
     gauge: Gauge,
+    redact: Arc<dyn Redact>,
     call: CallId,
 }
 
 impl Progress for Reporter {
     fn report(&self, percent: Option<u8>, message: &str) {
+        let message = self.redact.redact(message);
         let until = message.floor_char_boundary(MESSAGE_BYTES_MAX);
         let word = Word {
             percent: percent.map(|percent| percent.min(100)),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use longhaul_core::event::turn::Seen;
 use longhaul_core::port::context::{ContextProvider, Glance, Perception};
+use longhaul_core::port::redact::Redact;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
@@ -106,7 +107,7 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
         gauge: None,
     };
     Ok(match ears.attend(looking).await? {
-        First::Done(Ok(seen)) => Glanced::Saw(seen),
+        First::Done(Ok(seen)) => Glanced::Saw(clean(&*desk.ports.redact, seen)),
         First::Done(Err(why)) => Glanced::Else(Some(Input::Missing(format!(
             "Nobody could look at the world for agent `{}`: {why}. Mend what looks for it, then \
              answer here: it is asked again.",
@@ -116,6 +117,16 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
         First::Cut(Cut::Stopping) => Glanced::Else(Some(Input::Release)),
         First::Cut(Cut::Lost) => Glanced::Else(None),
     })
+}
+
+/// What was seen, without secrets: it is journaled, and the model reads it.
+fn clean(redact: &dyn Redact, seen: Perception) -> Perception {
+    let context = seen.context.into_iter();
+    let context = context.map(|(name, value)| (name, redact.redact_json(&value)));
+    Perception {
+        world: redact.redact_json(&seen.world),
+        context: context.collect(),
+    }
 }
 
 /// Looks, a few times at most; the error says why the last look failed.

@@ -26,10 +26,11 @@ fn judged(lines: Vec<Line>) -> House {
 }
 
 fn output(journal: &[Entry]) -> Output {
-    match &journal.last().unwrap().event {
-        Event::RunCompleted(done) => done.output.clone(),
-        other => panic!("it completes: {other:?}"),
-    }
+    let last = &journal.last().unwrap().event;
+    let Event::RunCompleted(done) = last else {
+        panic!("it completes: {last:?}");
+    };
+    done.output.clone()
 }
 
 fn data(journal: &[Entry]) -> Value {

@@ -9,6 +9,7 @@ pub(super) mod shaky;
 pub(super) mod stock;
 pub(super) mod tool;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{AgentName, InboxName, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateRow, GateStatus, Scope};
+use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::status::Status;
@@ -186,6 +188,7 @@ impl Plan {
                 Some(witness) => Arc::new(witness),
                 None => Arc::new(NoEyes),
             },
+            redact: Arc::new(OneSecret),
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),
@@ -208,6 +211,22 @@ impl Plan {
         let mut house = self.open();
         house.hire(|_| {});
         house
+    }
+}
+
+/// The one secret of the house.
+pub(crate) const SECRET: &str = "xyzzy-plugh";
+
+/// Knows the one secret.
+#[derive(Debug)]
+struct OneSecret;
+
+impl Redact for OneSecret {
+    fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match text.contains(SECRET) {
+            true => text.replace(SECRET, "{{secret:WORD}}").into(),
+            false => text.into(),
+        }
     }
 }
 

@@ -10,12 +10,15 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass::{Keyed, Pure};
 use longhaul_core::port::tool::Progress;
 use longhaul_core::time::Millis;
+use longhaul_engine::Task;
+use longhaul_engine::agent::wish::Every;
 use longhaul_testkit::door::Door;
 use serde_json::json;
 
+use crate::suite::house::eye::{Sight, Witness};
 use crate::suite::house::model::Line;
 use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{count, end, plan};
+use crate::suite::house::{SECRET, count, end, plan};
 
 fn reports(journal: &[Entry]) -> Vec<(Option<u8>, String)> {
     let reports = journal.iter().filter_map(|entry| {
@@ -97,6 +100,37 @@ async fn a_tool_that_talks_on_after_its_end_is_not_heard() {
     let journal = house.ended(run).await;
     assert_eq!(end(&journal), "done");
     assert_eq!(count(&journal, "tool.progress"), 0);
+}
+
+#[tokio::test]
+async fn secrets_reach_neither_the_model_nor_the_journal() {
+    let deeds = Deeds::default();
+    let leaks = Hand::new("leaks", Pure, &deeds).doing(|_, around| {
+        around.progress.report(None, SECRET);
+        async {
+            tokio::task::yield_now().await;
+            Ok(ToolOutput::text(format!("The word is {SECRET}.")))
+        }
+        .boxed()
+    });
+    let seen = json!({ "sign": SECRET });
+    let witness = Witness::of([Sight::World(seen.clone(), seen)]);
+    let house = plan([Line::call("leaks", json!({}))])
+        .hands([leaks])
+        .looking(&witness, Every::Run)
+        .at_work();
+    let task = Task::new("tester", json!({ "say": SECRET }));
+    let run = house.longhaul.submit(task).await.unwrap();
+    let journal = house.ended(run).await;
+    let said = "The word is {{secret:WORD}}.".to_owned();
+    assert_eq!(house.results(), [(said, false)]);
+    assert_eq!(house.heard(), [r#"{"say":"{{secret:WORD}}"}"#]);
+    for entry in &journal {
+        let written = entry.event.encode().unwrap();
+        assert!(!written.contains(SECRET), "{written}");
+    }
+    let asked = format!("{:?}", house.actor.asked());
+    assert!(!asked.contains(SECRET), "{asked}");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod yielding;
 use std::sync::Arc;
 
 use longhaul_core::id::AgentName;
+use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Every, Eye, Sight};
@@ -82,6 +83,7 @@ fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
         tools: Arc::new(Toolbox::new(tools).unwrap()),
         supplies: Arc::new(NoSupplies),
         eyes: Arc::new(SimEye(world.clone())),
+        redact: Arc::new(NoSecrets),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),

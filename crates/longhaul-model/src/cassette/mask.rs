@@ -34,7 +34,7 @@ impl Mask {
     /// A line of JSON without them. Only texts are looked into: a secret that is
     /// spelled like the name of a field must not take its place.
     pub(super) fn hide_in_json(&self, line: &str) -> String {
-        if self.0.iter().all(|(spelled, _)| !line.contains(spelled)) {
+        if !self.finds(line) {
             return line.to_owned();
         }
         let mut hidden = String::with_capacity(line.len());
@@ -55,6 +55,11 @@ impl Mask {
         }
         hidden.push_str(rest);
         hidden
+    }
+
+    /// Whether one of them is in this text.
+    pub fn finds(&self, text: &str) -> bool {
+        self.0.iter().any(|(spelled, _)| text.contains(spelled))
     }
 
     /// The text without them.

@@ -16,6 +16,7 @@ use longhaul_core::access::Role;
 use longhaul_core::id::{AgentName, InboxName, KeyName, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, Verdict};
+use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
@@ -139,6 +140,7 @@ impl Plan {
             tools: Arc::new(Toolbox::new(hands).unwrap()),
             supplies: Arc::new(NoSupplies),
             eyes: Arc::new(NoEyes),
+            redact: Arc::new(NoSecrets),
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),

@@ -123,4 +123,8 @@ impl Models for Listened {
         let model = Arc::new(self.recorder.listen(model));
         Ok(Found { name, model })
     }
+
+    fn idle(&self) -> Option<String> {
+        self.models.idle()
+    }
 }

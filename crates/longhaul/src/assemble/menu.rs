@@ -80,6 +80,12 @@ impl Menu {
         })
     }
 
+    /// The model that the environment names for idle ticks: it wins over what an
+    /// agent's file says.
+    pub fn idle(&self) -> Option<String> {
+        by_variable(&self.env, IDLE_MODEL, || None).map(|(model, _)| model)
+    }
+
     /// The model that is meant. `ollama` is asked only when nothing else is there,
     /// and says which model it lists first.
     pub fn choose(

@@ -197,4 +197,8 @@ impl Models for ModelShelf {
         opened.insert(name.clone(), kept);
         Ok(Found { name, model })
     }
+
+    fn idle(&self) -> Option<String> {
+        self.menu.as_ref().ok()?.idle()
+    }
 }

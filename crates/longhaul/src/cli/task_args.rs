@@ -50,6 +50,12 @@ pub(crate) struct TaskArgs {
     /// A name and a value that tools get and the model can't see; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
+    /// What kind of task it is, such as idle_tick: inboxes filter by it, events are told by it
+    #[arg(long = "type", value_name = "KIND")]
+    kind: Option<String>,
+    /// On whose behalf, as JSON such as {"name": "Ada"}, or a name
+    #[arg(long, value_name = "JSON")]
+    actor: Option<String>,
     /// Higher goes first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -86,6 +92,8 @@ impl TaskArgs {
         task.input = self.input()?;
         task.model.clone_from(&self.model);
         task.priority = self.priority;
+        task.kind.clone_from(&self.kind);
+        task.actor = self.actor.as_deref().map(actor).transpose()?;
         task.tags.clone_from(&self.tag);
         task.idempotency_key.clone_from(&self.idempotency_key);
         task.submitter = Some(me());
@@ -147,6 +155,16 @@ impl TaskArgs {
             Ok(_) | Err(_) => Ok(RawJson::of(&text)),
         }
     }
+}
+
+/// Whoever is meant: an object as it is, anything else is a name.
+fn actor(text: &str) -> anyhow::Result<RawJson> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(RawJson::of(&serde_json::json!({ "name": text })));
+    }
+    RawJson::parse(text.trim()).map_err(|why| {
+        Failure::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}")).into()
+    })
 }
 
 fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {

@@ -13,10 +13,12 @@ use longhaul_core::id::{AgentName, InboxName, RunId, ToolName};
 use longhaul_core::policy::budget::{Budget, Raise};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::Model;
+use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::status::Status;
 use longhaul_core::time::Clock;
+use longhaul_engine::agent::wish::Guards;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
@@ -70,6 +72,7 @@ pub(crate) fn longhaul_with(
         tools: Arc::new(tools),
         supplies: Arc::new(NoSupplies),
         eyes: Arc::new(NoEyes),
+        redact: Arc::new(NoSecrets),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),
@@ -80,6 +83,10 @@ pub(crate) fn longhaul_with(
     roster.register(Agent {
         tools: vec!["echo".to_owned()],
         prompt: "You are measured.".to_owned(),
+        // It does the same again and again because that is what is measured.
+        guards: Some(Guards {
+            identical_calls: None,
+        }),
         ..Agent::new(AgentName::new("bench")?)
     });
     let defaults = Defaults {

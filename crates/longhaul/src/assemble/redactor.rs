@@ -1,0 +1,21 @@
+//! Takes the secrets of a project out of what models read and journals keep.
+//!
+//! Never: shows them.
+
+use std::borrow::Cow;
+
+use longhaul_core::port::redact::Redact;
+use longhaul_model::cassette::Mask;
+
+/// Knows the secrets of a project in the ways they are spelled.
+#[derive(Debug)]
+pub(crate) struct Redactor(pub(crate) Mask);
+
+impl Redact for Redactor {
+    fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.0.finds(text) {
+            true => Cow::Owned(self.0.hide(text.to_owned())),
+            false => Cow::Borrowed(text),
+        }
+    }
+}
