@@ -48,6 +48,7 @@ use crate::assemble::models::ModelShelf;
 use crate::assemble::redactor::Redactor;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
+use crate::mcp;
 use crate::mcp::file::McpFile;
 use crate::skills;
 
@@ -251,6 +252,8 @@ pub fn on_shelf<T>(
             names.push(name);
         }
     }
+    let servers = mcp::names(config);
+    let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     let models = config.models().names;
     let short_names: Vec<&str> = models.keys().map(String::as_str).collect();
     work(&Shelf {
@@ -258,7 +261,7 @@ pub fn on_shelf<T>(
         said,
         built_in: BUILT_IN,
         tools: &names,
-        servers: &[],
+        servers: &servers,
         skills: &skills.skills,
         broken_skills: &skills.broken,
         short_names: &short_names,

@@ -6,6 +6,7 @@ use longhaul_engine::agent::Agent;
 use wildmatch::WildMatch;
 
 use crate::agents::later::SHELL;
+use crate::mcp::name::named;
 
 /// The notes on an agent; `is_once` says of a tool whether its calls must not
 /// be repeated, none where it is not known.
@@ -39,6 +40,11 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
     if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL) {
         notes.push("its `sandbox` is for commands, and it has no tool that runs any".to_owned());
     }
+    if agent.tools.iter().any(|tool| named(tool).is_some()) {
+        notes.push(
+            "its MCP servers run outside any sandbox: look at them with `longhaul mcp`".to_owned(),
+        );
+    }
     notes
 }
 
@@ -47,7 +53,7 @@ fn speaks_of(glob: &str, tool: &str) -> bool {
     let part = glob
         .strip_prefix(tool)
         .is_some_and(|rest| rest.starts_with('/'));
-    fits(glob, tool) || tool.starts_with("mcp:") && part
+    fits(glob, tool) || named(tool).is_some() && part
 }
 
 /// Whether the agent itself says that every call of this tool may be repeated.

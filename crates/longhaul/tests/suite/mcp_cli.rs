@@ -145,3 +145,44 @@ fn nothing_is_started_that_nobody_trusts() {
             .contains("Examples:")
     );
 }
+
+/// A project with an agent that asks for the tools of a server.
+fn with_agent(mcp: &str) -> TempDir {
+    let folder = folder(mcp);
+    for (name, text) in [
+        (
+            "agents/a.md",
+            "---\nmodel: scripted/a\ntools: [mcp:fake]\napprove: [{ tool: \"mcp:*\", allow: true }]\n---\nYou.",
+        ),
+        (
+            "scripts/a.yaml",
+            "replies:\n  - tools: [{ name: mcp:fake/greet, input: { who: anna } }]\n  - text: 'Done: {{ last_result }}'\n",
+        ),
+    ] {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_run_that_needs_what_nobody_trusts_is_blocked_and_starts_nothing() {
+    let folder =
+        with_agent(r#"{"mcpServers": {"fake": {"command": "touch", "args": ["started"]}}}"#);
+    let folder = folder.path();
+    let (_, err) = run(folder, &["run", "a", "x", "--no-input"], &[], 3);
+    assert!(
+        err.contains("a stranger's code until somebody trusts it"),
+        "{err}"
+    );
+    assert!(err.contains("`longhaul trust`"), "{err}");
+    assert!(!folder.join("started").exists());
+    let (out, _) = run(folder, &["show", "@last", "--json"], &[], 0);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["status"], "blocked", "{out}");
+    let (out, _) = run(folder, &["agents", "check", "a"], &[], 0);
+    assert!(out.contains("outside any sandbox"), "{out}");
+    let (out, _) = run(folder, &["trust", "ls"], &[], 0);
+    assert!(line(&out, ".mcp.json").ends_with("not trusted  a"), "{out}");
+}

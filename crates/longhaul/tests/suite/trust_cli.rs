@@ -256,3 +256,28 @@ fn without_xdg_it_lies_below_the_home() {
     let book = Path::new(home).join(".local/state/longhaul/trust.json");
     assert!(book.is_file());
 }
+
+#[test]
+fn a_run_asks_about_what_its_agent_needs_and_nothing_else() {
+    let agent = |front: &str| format!("---\nmodel: scripted/a\n{front}\n---\nYou.");
+    let place = Place::new(&[
+        (
+            ".mcp.json",
+            r#"{"mcpServers": {"a": {"command": "touch", "args": ["started"]}}}"#,
+        ),
+        ("agents/plain.md", &agent("tools: []")),
+        ("agents/served.md", &agent("tools: [mcp:a]")),
+        ("scripts/a.yaml", "replies: [{ text: Done. }]\n"),
+    ]);
+    let folder = place.project.path();
+    let (seen, code) = at_terminal(folder, &["run", "plain", "x"], &place.env(), &[]);
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(!seen.contains("Trust it?"), "{seen}");
+    let steps = [("Trust it? [y/N]", "n\n"), ("d detach", "d\n")];
+    let (seen, _) = at_terminal(folder, &["run", "served", "x"], &place.env(), &steps);
+    assert!(seen.contains("a: touch started"), "{seen}");
+    assert!(seen.contains("used by: served"), "{seen}");
+    assert!(seen.contains("a stranger's code"), "{seen}");
+    assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
+    assert!(!folder.join("started").exists());
+}

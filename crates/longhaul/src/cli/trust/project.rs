@@ -30,7 +30,7 @@ impl Project {
     pub(crate) fn of(config: &Config) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let tools = toolbox(config, &clock).map_err(fail::assemble)?;
-        let loaded = agents(config, &tools, Path::new("agents"));
+        let loaded = agents(config, &tools, Path::new(""));
         let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
         Ok(Self {
             warden: Warden::of(config),
