@@ -4,10 +4,11 @@
 //! Never: a server that nobody trusts, and never a reason without what helps.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use longhaul_core::id::RunId;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
@@ -17,7 +18,6 @@ use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
 use crate::mcp::name::{FILE_NAME, named};
-use crate::mcp::server::Server;
 use crate::trust::thing::Thing;
 use crate::trust::warden::Warden;
 
@@ -30,9 +30,18 @@ pub type Ready = BTreeMap<String, Result<Filled, String>>;
 /// The servers of a project.
 #[derive(Debug)]
 pub struct Served {
+    config: Config,
+    warden: Warden,
+    now: Mutex<Arc<State>>,
+    /// Lines of before: runs that began with them go on with them.
+    before: Mutex<Vec<Arc<dyn Line>>>,
+}
+
+/// The file as it was read, and the line to its servers.
+#[derive(Debug)]
+struct State {
     file: McpFile,
     ready: Ready,
-    warden: Warden,
     line: Arc<dyn Line>,
 }
 
@@ -49,46 +58,86 @@ pub fn ready(config: &Config, file: &McpFile) -> Ready {
 impl Served {
     /// The servers of this file, asked over this line.
     pub fn new(config: &Config, file: McpFile, line: Arc<dyn Line>) -> Self {
+        let ready = ready(config, &file);
         Self {
-            ready: ready(config, &file),
+            config: config.clone(),
             warden: Warden::of(config),
-            file,
-            line,
+            now: Mutex::new(Arc::new(State { file, ready, line })),
+            before: Mutex::default(),
         }
     }
 
-    /// The server of this name, if it may be started and can be. The error is a
+    fn now(&self) -> Arc<State> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&now)
+    }
+
+    /// Whether the server of this name may be started and can be. The error is a
     /// sentence that says what to do.
-    pub fn find(&self, name: &str) -> Result<&Server, String> {
-        let server = self.file.find(name)?;
-        if server.disabled {
+    pub fn may(&self, name: &str) -> Result<(), String> {
+        let state = self.now();
+        if state.file.find(name)?.disabled {
             return Err(format!(
                 "The server `{name}` is switched off in `{FILE_NAME}`. \
                  Take `disabled` out there, and look with `longhaul mcp ls`."
             ));
         }
-        if let Some(Err(why)) = self.ready.get(name) {
+        if let Some(Err(why)) = state.ready.get(name) {
             return Err(format!(
                 "The server `{name}` of `{FILE_NAME}` can't be started: {why}. \
                  Look with `longhaul mcp ls`."
             ));
         }
-        let Some(thing) = Thing::mcp(&self.file) else {
-            return Err(format!("`{FILE_NAME}` is not there any more."));
+        self.trusted(&state.file)
+    }
+
+    fn trusted(&self, file: &McpFile) -> Result<(), String> {
+        let Some(thing) = Thing::mcp(file) else {
+            return Ok(());
         };
         let verdict = self.warden.may(&thing);
         match verdict.allows() {
-            true => Ok(server),
+            true => Ok(()),
             false => Err(verdict.sentence(&thing)),
         }
     }
 
+    /// The file as it stands now, where it is another than the one in use; the
+    /// error says why it can't take its place.
+    pub fn news(&self) -> Option<Result<McpFile, String>> {
+        let file = McpFile::of(&self.config);
+        if file == self.now().file {
+            return None;
+        }
+        if let Some(problem) = file.problems.first() {
+            return Some(Err(problem.to_string()));
+        }
+        Some(self.trusted(&file).map(|()| file))
+    }
+
+    /// From now on this file counts, and this line.
+    pub fn take(&self, file: McpFile, line: Arc<dyn Line>) {
+        let ready = ready(&self.config, &file);
+        let state = Arc::new(State { file, ready, line });
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *now, state);
+        drop(now);
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        before.push(Arc::clone(&old.line));
+    }
+
+    /// Every line that is open.
+    fn lines(&self) -> Vec<Arc<dyn Line>> {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Arc::clone(&self.now().line);
+        before.iter().cloned().chain([now]).collect()
+    }
+
     /// Closes everything, and waits no longer than it must.
     pub async fn close(&self) {
-        if tokio::time::timeout(CLOSE_MAX, self.line.close())
-            .await
-            .is_err()
-        {
+        let lines = self.lines();
+        let closing = join_all(lines.iter().map(|line| line.close()));
+        if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
             tracing::warn!("some servers of tools did not end in time, and are left to the system");
         }
     }
@@ -99,8 +148,9 @@ impl Served {
         tool: Option<&str>,
         run: RunId,
     ) -> Result<Vec<Equipped>, String> {
-        self.find(server)?;
-        let asked = self.line.tools(server, tool, run).await;
+        self.may(server)?;
+        let line = Arc::clone(&self.now().line);
+        let asked = line.tools(server, tool, run).await;
         let tools = asked.map_err(|why| {
             let why = why.trim_end_matches('.');
             format!(
@@ -134,6 +184,7 @@ impl Supplies for Served {
     }
 
     async fn let_go(&self, run: RunId) {
-        self.line.let_go(run).await;
+        let lines = self.lines();
+        join_all(lines.iter().map(|line| line.let_go(run))).await;
     }
 }

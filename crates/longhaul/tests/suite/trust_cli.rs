@@ -9,6 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::front::longhaul_in;
+use super::project::Project;
+use super::served::Served;
 use super::terminal::at_terminal;
 
 const MCP: &str = r#"{"mcpServers": {
@@ -280,4 +282,20 @@ fn a_run_asks_about_what_its_agent_needs_and_nothing_else() {
     assert!(seen.contains("a stranger's code"), "{seen}");
     assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
     assert!(!folder.join("started").exists());
+}
+
+#[test]
+fn dev_takes_a_changed_file_when_it_is_trusted_and_not_before() {
+    let project = Project::new();
+    let mcp = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
+    project.write(".mcp.json", &mcp("one"));
+    project.say(&["trust", "--yes"], 0);
+    let dev = ["dev", "--listen", "127.0.0.1:0", "--until-eof"];
+    let mut served = Served::of(project.command(&dev));
+    project.write(".mcp.json", &mcp("two"));
+    served.until("the one of before is kept: `.mcp.json` has changed since it was trusted");
+    project.say(&["trust", "--yes"], 0);
+    served.until(".mcp.json was read again");
+    project.write(".mcp.json", "{");
+    served.until("the one of before is kept: .mcp.json:1:");
 }

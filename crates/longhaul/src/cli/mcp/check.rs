@@ -131,12 +131,12 @@ async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Check
     let asked = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);
         async move {
-            let outcome = match served.find(&name) {
+            let outcome = match served.may(&name) {
                 Err(why) => Err(Trouble {
                     exit: Exit::Usage,
                     why,
                 }),
-                Ok(_) => ask(line, &name).await,
+                Ok(()) => ask(line, &name).await,
             };
             Checked { name, outcome }
         }

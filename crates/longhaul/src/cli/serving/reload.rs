@@ -10,8 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul::agents::change::changes;
 use longhaul::agents::load::{CLAUDE, OWN};
 use longhaul::agents::loaded::Loaded;
-use longhaul::assemble::{House, agents};
+use longhaul::assemble::{House, agents, clients};
 use longhaul::config::settings::Config;
+use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
 
@@ -68,6 +69,8 @@ pub(crate) struct Reload<'a> {
     house: &'a House,
     loaded: Loaded,
     seen: Seen,
+    /// Why `.mcp.json` as it stands is not taken, where that was said.
+    refused: Option<String>,
 }
 
 impl<'a> Reload<'a> {
@@ -77,6 +80,7 @@ impl<'a> Reload<'a> {
             house,
             loaded: house.loaded.clone(),
             seen,
+            refused: None,
         }
     }
 
@@ -91,7 +95,32 @@ impl<'a> Reload<'a> {
                 self.seen = now;
                 self.read();
             }
+            self.servers();
         }
+    }
+
+    /// Runs that begin from now on have the servers that are named now, if they
+    /// are trusted; what is trusted later is taken then.
+    fn servers(&mut self) {
+        let served = &self.house.served;
+        let refused = match served.news() {
+            None => None,
+            Some(Err(why)) => Some(why),
+            Some(Ok(file)) => {
+                let servers = file.servers.len() as u64;
+                let line = clients::line(&self.house.config, &file);
+                served.take(file, line);
+                tracing::info!(servers, "{FILE_NAME} was read again");
+                self.read();
+                None
+            }
+        };
+        if refused != self.refused
+            && let Some(why) = &refused
+        {
+            tracing::warn!("{FILE_NAME} has changed, and the one of before is kept: {why}");
+        }
+        self.refused = refused;
     }
 
     fn read(&mut self) {
