@@ -6,13 +6,16 @@ mod adapter;
 mod album;
 mod cassettes;
 pub mod clients;
+pub mod eyes;
 mod host;
 pub mod line;
 pub mod menu;
 mod models;
 mod ollama;
+pub mod out;
 pub mod providers;
 mod redactor;
+pub mod sender;
 pub mod supplies;
 
 use std::path::{Path, PathBuf};
@@ -28,7 +31,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Models, NoEyes, Ports, Supplies};
+use longhaul_engine::ports::{Definitions, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::tail::Tail;
@@ -44,13 +47,17 @@ use crate::agents::loaded::Loaded;
 use crate::agents::shelf::{BUILT_IN, Shelf};
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
+use crate::assemble::eyes::Lookouts;
 use crate::assemble::models::ModelShelf;
+use crate::assemble::out::Out;
 use crate::assemble::redactor::Redactor;
+use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp;
 use crate::mcp::file::McpFile;
 use crate::skills;
+use crate::trust::found::SENDER;
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +71,9 @@ pub enum AssembleError {
     /// A name of ours is none.
     #[error(transparent)]
     Name(#[from] BadId),
+    /// A setting does not fit.
+    #[error("{0}")]
+    Setting(String),
     /// What this build can't do yet.
     #[error("{0}")]
     NotYet(String),
@@ -139,7 +149,8 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         fatal: opening.fatal,
         ..Options::new(url, opening.role, clock.clone())
     })?);
-    let mut tools = toolbox(&config, &clock)?.with(Arc::new(ReadOutput::new(
+    let out = Out::new(&config, &clock).map_err(AssembleError::Setting)?;
+    let mut tools = equipped(&config, &clock, &out)?.with(Arc::new(ReadOutput::new(
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::clone(&store) as Arc<dyn Shelves>,
     )?))?;
@@ -167,8 +178,8 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         mint: Arc::new(UuidMint),
         models,
         tools: Arc::new(tools),
-        supplies: Arc::clone(&served) as Arc<dyn Supplies>,
-        eyes: Arc::new(NoEyes),
+        supplies: Arc::new(Withheld::new(&config, Arc::clone(&served), &out.sender)),
+        eyes: Arc::new(Lookouts::new(&config, out.guarded, Arc::clone(&clock))),
         redact: Arc::new(Redactor(mask(&config))),
         feed: Feed::default(),
         tail: Tail::default(),
@@ -190,8 +201,14 @@ pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
     Arc::new(ModelShelf::new(config, Arc::clone(clock)))
 }
 
-/// The tools of this build, but those that need a store.
+/// The tools of this build, but those that need a store, and the one that needs
+/// trust.
 pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
+    let out = Out::new(config, clock).map_err(AssembleError::Setting)?;
+    equipped(config, clock, &out)
+}
+
+fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbox, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         Vault::new(config.data().join("vault"), clock.clone()).tools()?;
     let files = Files::new(&config.root, clock.clone()).without(own(config));
@@ -203,6 +220,7 @@ pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, Assem
         own(config),
         clock.clone(),
     )?));
+    tools.extend(out.tools.iter().cloned());
     let witness_file = config.tool("witness").remove("file");
     if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
         tools.extend(witness::tools(config.root.join(file), clock)?);
@@ -246,8 +264,8 @@ pub fn on_shelf<T>(
     work: impl FnOnce(&Shelf<'_>) -> T,
 ) -> T {
     let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
-    // What needs a store is there whenever a run is.
-    for name in ["read_output"].into_iter().chain(memory::NAMES) {
+    // What needs a store or trust is there whenever a run is.
+    for name in ["read_output", SENDER].into_iter().chain(memory::NAMES) {
         if !names.contains(&name) {
             names.push(name);
         }

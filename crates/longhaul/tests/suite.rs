@@ -46,4 +46,5 @@ mod suite {
     mod terminal;
     mod together;
     mod trust_cli;
+    mod trust_cli_out;
 }

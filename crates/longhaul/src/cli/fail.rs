@@ -130,11 +130,12 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
     match error {
         AssembleError::Store(error) => store(&error).into(),
-        other @ (AssembleError::Tool(_) | AssembleError::Name(_) | AssembleError::NotYet(_)) => {
-            Failure::usage(other.to_string())
-                .hint("see what is set", "longhaul config show --origin")
-                .into()
-        }
+        other @ (AssembleError::Tool(_)
+        | AssembleError::Name(_)
+        | AssembleError::Setting(_)
+        | AssembleError::NotYet(_)) => Failure::usage(other.to_string())
+            .hint("see what is set", "longhaul config show --origin")
+            .into(),
     }
 }
 

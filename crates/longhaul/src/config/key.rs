@@ -6,6 +6,9 @@
 use crate::config::kind::Kind;
 use crate::config::known::APIS;
 
+/// The setting that says where `send_message` delivers.
+pub const DELIVER: &str = "tools.send_message.deliver";
+
 /// One thing that can be set.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -281,7 +284,7 @@ pub const KEYS: &[Key] = &[
     key(
         "outbound.allow",
         Kind::Texts,
-        "private and loopback addresses that tools and perception may ask, as host:port",
+        "what tools and perception may ask beyond public hosts at ports 80 and 443, such as 127.0.0.1:8080",
     )
     .or("[]"),
     key("tools.*.*", Kind::Any, "a setting of this tool"),

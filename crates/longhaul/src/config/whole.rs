@@ -9,8 +9,12 @@ use longhaul_model::chat::Quirks;
 use longhaul_model::prices::Prices;
 use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
+use longhaul_tool::message::Deliver;
+use longhaul_tool::outbound::Doors;
+use serde_json::Value as Json;
 
 use crate::config::fault::{Fault, Spot};
+use crate::config::key::DELIVER;
 use crate::config::known::{self, Api, CASSETTE, DEFAULT, IDLE, SCRIPTED};
 use crate::config::own_prices;
 use crate::config::value::{Origin, Setting, Value};
@@ -21,6 +25,29 @@ pub(crate) fn faults(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
     let mut faults = providers(settings);
     faults.extend(short_names(settings));
     faults.extend(prices(settings));
+    faults.extend(ways_out(settings));
+    faults
+}
+
+/// Where messages go, and which doors are open.
+fn ways_out(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some(setting) = settings.get("outbound.allow") {
+        let words = setting.value.words();
+        if let Err(bad) = Doors::new(words.iter().map(String::as_str), false) {
+            faults.push(fault(setting, &format!("`outbound.allow`: {bad}")));
+        }
+    }
+    if let Some(setting) = settings.get(DELIVER) {
+        let bad = match &setting.value {
+            Value::Any(Json::String(text)) => text.parse::<Deliver>().err(),
+            Value::Any(_) | Value::Text(_) | Value::Texts(_) | Value::Hidden(_) => None,
+            Value::Whole(_) | Value::Real(_) | Value::Flag(_) | Value::Span(_) => None,
+        };
+        if let Some(bad) = bad {
+            faults.push(fault(setting, &format!("`{DELIVER}`: {bad}")));
+        }
+    }
     faults
 }
 

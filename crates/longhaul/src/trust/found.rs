@@ -5,8 +5,10 @@
 
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::Eye;
+use longhaul_tool::message::Deliver;
 use serde_json::Value as Json;
 
+use crate::config::key::DELIVER;
 use crate::config::settings::Config;
 use crate::config::value::{Origin, Value};
 use crate::mcp::file::McpFile;
@@ -14,10 +16,7 @@ use crate::mcp::name::named;
 use crate::trust::thing::{Kind, Thing};
 
 /// The tool whose messages may be handed to a program.
-const SENDER: &str = "send_message";
-
-/// How such a program is written.
-const COMMAND: &str = "command:";
+pub const SENDER: &str = "send_message";
 
 /// Everything that would be run, each with the agents that would have it run.
 pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> {
@@ -63,7 +62,7 @@ fn name(agent: &Agent) -> String {
 
 /// The program that messages are handed to, where the project itself names one.
 pub fn stranger_s_deliver(config: &Config) -> Option<Vec<String>> {
-    let setting = config.settings.get("tools.send_message.deliver")?;
+    let setting = config.settings.get(DELIVER)?;
     match &setting.origin {
         Origin::ProjectFile(..) => {}
         Origin::Default | Origin::UserFile(..) | Origin::Environment(_) | Origin::Flag(_) => {
@@ -73,7 +72,8 @@ pub fn stranger_s_deliver(config: &Config) -> Option<Vec<String>> {
     let Value::Any(Json::String(deliver)) = &setting.value else {
         return None;
     };
-    let words = deliver.trim().strip_prefix(COMMAND)?.split_whitespace();
-    let words: Vec<String> = words.map(str::to_owned).collect();
-    (!words.is_empty()).then_some(words)
+    match deliver.parse().ok()? {
+        Deliver::Command(words) => Some(words),
+        Deliver::File(_) | Deliver::Webhook(_) => None,
+    }
 }

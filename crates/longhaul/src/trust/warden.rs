@@ -50,12 +50,13 @@ impl Verdict {
     /// Why a thing is not run, and what helps.
     pub fn sentence(&self, thing: &Thing) -> String {
         let helps = format!(
-            "Look at it and decide with `longhaul trust`, or start this process with {VARIABLE}=1."
+            "Look at it and decide with `longhaul trust`; runs that wait for it go on with \
+             `longhaul answer`. Or start this process with {VARIABLE}=1."
         );
         match self {
             Self::Trusted | Self::Unasked => format!("{thing} is trusted."),
             Self::New => format!(
-                "{} is a stranger's code until somebody trusts it, so nothing of it is run. {helps}",
+                "{} is not trusted yet, so nothing of it is run. {helps}",
                 upper(thing)
             ),
             Self::Changed => format!(

@@ -131,10 +131,7 @@ fn nothing_is_started_that_nobody_trusts() {
     let folder = folder(r#"{"mcpServers": {"a": {"command": "touch", "args": ["started"]}}}"#);
     let folder = folder.path();
     let (_, err) = run(folder, &["mcp", "check"], &[], 6);
-    assert!(
-        err.contains("a stranger's code until somebody trusts it"),
-        "{err}"
-    );
+    assert!(err.contains("is not trusted yet"), "{err}");
     assert!(err.contains("longhaul trust"), "{err}");
     assert!(!folder.join("started").exists());
     let (_, err) = run(folder, &["mcp", "check", "b"], &[], 2);
@@ -172,10 +169,7 @@ fn a_run_that_needs_what_nobody_trusts_is_blocked_and_starts_nothing() {
         with_agent(r#"{"mcpServers": {"fake": {"command": "touch", "args": ["started"]}}}"#);
     let folder = folder.path();
     let (_, err) = run(folder, &["run", "a", "x", "--no-input"], &[], 3);
-    assert!(
-        err.contains("a stranger's code until somebody trusts it"),
-        "{err}"
-    );
+    assert!(err.contains("is not trusted yet"), "{err}");
     assert!(err.contains("`longhaul trust`"), "{err}");
     assert!(!folder.join("started").exists());
     let (out, _) = run(folder, &["show", "@last", "--json"], &[], 0);

@@ -122,7 +122,7 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
     assert!(Supplies::find(&served, "vault_read", run).await.is_none());
     let why = refused("mcp:github").await;
     assert!(
-        why.contains("a stranger's code") && why.contains("`longhaul trust`"),
+        why.contains("is not trusted yet") && why.contains("`longhaul trust`"),
         "{why}"
     );
     assert_eq!(heard.0.lock().unwrap().len(), 0);

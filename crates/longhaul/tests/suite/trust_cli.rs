@@ -279,7 +279,7 @@ fn a_run_asks_about_what_its_agent_needs_and_nothing_else() {
     let (seen, _) = at_terminal(folder, &["run", "served", "x"], &place.env(), &steps);
     assert!(seen.contains("a: touch started"), "{seen}");
     assert!(seen.contains("used by: served"), "{seen}");
-    assert!(seen.contains("a stranger's code"), "{seen}");
+    assert!(seen.contains("is not trusted yet"), "{seen}");
     assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
     assert!(!folder.join("started").exists());
 }

@@ -1,0 +1,74 @@
+//! Who looks at the world for agents: programs that are trusted, and addresses
+//! through the guarded way out.
+//!
+//! Never: a program that nobody trusts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::port::context::ContextProvider;
+use longhaul_core::port::outbound::{Outbound, Reach};
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::agent::wish::Eye;
+use longhaul_engine::ports::Eyes;
+use longhaul_tool::context::{CommandEye, UrlEye};
+
+use crate::config::settings::Config;
+use crate::trust::thing::{Kind, Thing};
+use crate::trust::warden::Warden;
+
+/// So long one look may take.
+const LOOK_MAX: Millis = Millis::from_secs(30);
+
+/// Whoever looks in this project.
+#[derive(Debug)]
+pub struct Lookouts {
+    root: PathBuf,
+    warden: Warden,
+    outbound: Arc<dyn Outbound>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Lookouts {
+    /// Those of this project, with this way out.
+    pub fn new(config: &Config, outbound: Arc<dyn Outbound>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            root: config.root.clone(),
+            warden: Warden::of(config),
+            outbound,
+            clock,
+        }
+    }
+}
+
+impl Eyes for Lookouts {
+    fn find(&self, eye: &Eye) -> Result<Arc<dyn ContextProvider>, String> {
+        match eye {
+            Eye::Command(argv) => {
+                let thing = Thing::command(Kind::Perception, &self.root, argv);
+                let verdict = self.warden.may(&thing);
+                if !verdict.allows() {
+                    return Err(verdict.sentence(&thing));
+                }
+                Ok(Arc::new(CommandEye {
+                    argv: argv.clone(),
+                    root: self.root.clone(),
+                    clock: Arc::clone(&self.clock),
+                    timeout: LOOK_MAX,
+                }))
+            }
+            // A private address is open where `[outbound] allow` names it.
+            Eye::Url(url) => Ok(Arc::new(UrlEye {
+                url: url.clone(),
+                outbound: Arc::clone(&self.outbound),
+                timeout: LOOK_MAX,
+                reach: Reach::Public,
+            })),
+            Eye::Named(name) => Err(format!(
+                "The context provider `{name}` is part of another program, and this one has \
+                 none of that name. Start the program that registers it, or write `command:` or \
+                 `url:` into the agent's `perception`."
+            )),
+        }
+    }
+}

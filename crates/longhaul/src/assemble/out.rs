@@ -1,0 +1,73 @@
+//! The guarded way out of this project, and the tools that use it.
+//!
+//! Never: a second way out beside it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_core::port::tool::Tool;
+use longhaul_core::time::Clock;
+use longhaul_tool::outbound::{Doors, Guarded};
+use longhaul_tool::{HttpFetch, LogInteraction};
+
+use crate::assemble::sender::{Sender, leaves, sender};
+use crate::config::settings::Config;
+use crate::config::value::Origin;
+
+/// Where interactions are logged without a word, in the data folder.
+const INTERACTIONS: &str = "interactions.jsonl";
+
+/// The setting that says where else.
+const LOG_FILE: &str = "tools.log_interaction.file";
+
+/// Everything that leaves the project.
+#[derive(Debug)]
+pub struct Out {
+    /// The way.
+    pub guarded: Arc<Guarded>,
+    /// The tools that anybody may use.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The one that may have to wait for trust.
+    pub sender: Sender,
+}
+
+impl Out {
+    /// As the settings have it. The error says what does not fit.
+    pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, String> {
+        let allow = config.texts("outbound.allow");
+        let doors = Doors::new(allow.iter().map(String::as_str), false);
+        let doors = doors.map_err(|bad| format!("`outbound.allow`: {bad}"))?;
+        let guarded = Guarded::new(doors, Arc::clone(clock)).map_err(|bad| bad.to_string())?;
+        let guarded = Arc::new(guarded);
+        let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
+        let log = LogInteraction::new(log_file(config)?, Arc::clone(clock));
+        let log = log.map_err(|bad| bad.to_string())?;
+        let sender = sender(config, clock, &guarded)?;
+        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), Arc::new(log)];
+        if sender.program.is_none() {
+            tools.push(Arc::clone(&sender.tool));
+        }
+        Ok(Self {
+            guarded,
+            tools,
+            sender,
+        })
+    }
+}
+
+fn log_file(config: &Config) -> Result<PathBuf, String> {
+    let set = config.tool("log_interaction").remove("file");
+    let file = match set.as_ref().map(serde_json::Value::as_str) {
+        None => return Ok(config.data().join(INTERACTIONS)),
+        Some(Some(file)) if !file.trim().is_empty() => PathBuf::from(file),
+        Some(_) => return Err(format!("`{LOG_FILE}` is no text: write the path of a file")),
+    };
+    let origin = config.settings.get(LOG_FILE).map(|setting| &setting.origin);
+    if matches!(origin, Some(Origin::ProjectFile(..))) && leaves(&config.root, &file) {
+        let file = file.display();
+        return Err(format!(
+            "`{LOG_FILE}` leads out of the project, which only your own settings may: {file}"
+        ));
+    }
+    Ok(config.root.join(file))
+}
