@@ -169,7 +169,7 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         None => shelf,
     };
     let file = McpFile::of(&config);
-    let line = clients::line(&config, &file);
+    let line = clients::line(&config, &file, &clock);
     let served = Arc::new(Served::new(&config, file, line));
     let ports = Ports {
         store: store.clone(),

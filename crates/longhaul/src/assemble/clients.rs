@@ -2,40 +2,102 @@
 //!
 //! Never: starts one before it is asked for.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::port::tool::Tool;
+use longhaul_core::time::Clock;
+use longhaul_tool::mcp::{Checked, ServerSpec, Servers, Way};
 
-use crate::assemble::line::{Line, Report};
+use crate::assemble::line::{Line, Report, Told};
+use crate::assemble::supplies::ready;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
+use crate::mcp::filled::Filled;
+use crate::mcp::server::Server;
 
 /// A line to every server of this file that can be started.
-pub fn line(_config: &Config, _file: &McpFile) -> Arc<dyn Line> {
-    Arc::new(Silent)
+pub fn line(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn Line> {
+    let mut ready = ready(config, file);
+    let specs = file.servers.iter().filter_map(|server| {
+        let filled = ready.remove(&server.name)?.ok()?;
+        Some(spec(server, filled))
+    });
+    Arc::new(Wired(Servers::new(specs.collect(), Arc::clone(clock))))
+}
+
+fn spec(server: &Server, filled: Filled) -> ServerSpec {
+    ServerSpec {
+        name: server.name.clone(),
+        way: match filled {
+            Filled::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => Way::Stdio {
+                command: located(command, &cwd),
+                args,
+                env,
+                cwd: Some(cwd),
+            },
+            Filled::Http { url, headers } => Way::Http { url, headers },
+        },
+        per_run: server.per_run,
+        timeout: server.timeout,
+    }
+}
+
+/// A program that is named by a path is looked for from where it is started.
+fn located(command: String, cwd: &Path) -> String {
+    match command.contains('/') {
+        true => cwd.join(&command).to_string_lossy().into_owned(),
+        false => command,
+    }
 }
 
 #[derive(Debug)]
-struct Silent;
+struct Wired(Servers);
 
 #[async_trait]
-impl Line for Silent {
+impl Line for Wired {
     async fn tools(
         &self,
-        _server: &str,
-        _tool: Option<&str>,
-        _run: RunId,
+        server: &str,
+        tool: Option<&str>,
+        run: RunId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        Err("this build can't speak with servers".to_owned())
+        let asked = self.0.tools(server, tool, run).await;
+        asked.map_err(|why| why.to_string())
     }
 
-    async fn check(&self, _server: &str) -> Result<Report, String> {
-        Err("this build can't speak with servers".to_owned())
+    async fn check(&self, server: &str) -> Result<Report, String> {
+        let asked = self.0.check(server).await;
+        asked.map(report).map_err(|why| why.to_string())
     }
 
-    async fn let_go(&self, _run: RunId) {}
+    async fn let_go(&self, run: RunId) {
+        self.0.let_go(run).await;
+    }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+fn report(checked: Checked) -> Report {
+    let tools = checked.tools.into_iter().map(|offered| Told {
+        name: offered.card.name.as_str().to_owned(),
+        class: offered.class,
+    });
+    Report {
+        name: checked.name,
+        version: checked.version,
+        protocol: checked.protocol,
+        tools: tools.collect(),
+        notes: checked.notes,
+        took: checked.took,
+    }
 }

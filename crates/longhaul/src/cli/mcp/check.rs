@@ -3,6 +3,7 @@
 //!
 //! Never: a server that nobody trusts, and never waits without an end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,6 +15,8 @@ use longhaul::mcp::file::McpFile;
 use longhaul::trust::thing::Thing;
 use longhaul::trust::warden::Warden;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::time::Clock;
+use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
@@ -126,7 +129,8 @@ fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
 }
 
 async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Checked> {
-    let line = clients::line(config, file);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let line = clients::line(config, file, &clock);
     let served = supplies::Served::new(config, file.clone(), line.clone());
     let asked = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);
@@ -192,7 +196,7 @@ fn told(one: &Checked) -> anyhow::Result<()> {
         .tools
         .iter()
         .map(|tool| {
-            let name = format!("  mcp:{}/{}", one.name, tool.name);
+            let name = format!("  {}", tool.name);
             vec![Cell::new(name), Cell::new(class(tool.class))]
         })
         .collect();
@@ -213,7 +217,6 @@ fn shown(one: &Checked) -> Value {
             let tools = report.tools.iter().map(|tool| {
                 json!({
                     "name": tool.name,
-                    "as": format!("mcp:{}/{}", one.name, tool.name),
                     "class": class(tool.class),
                 })
             });

@@ -108,7 +108,11 @@ impl<'a> Reload<'a> {
             Some(Err(why)) => Some(why),
             Some(Ok(file)) => {
                 let servers = file.servers.len() as u64;
-                let line = clients::line(&self.house.config, &file);
+                let line = clients::line(
+                    &self.house.config,
+                    &file,
+                    &self.house.longhaul.ports().clock,
+                );
                 served.take(file, line);
                 tracing::info!(servers, "{FILE_NAME} was read again");
                 self.read();
