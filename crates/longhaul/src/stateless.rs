@@ -14,6 +14,7 @@ use longhaul_core::id::{BadId, InboxName, RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::store::StoreError;
+use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Fault, Wait};
@@ -169,6 +170,7 @@ impl Ephemeral {
             tools: Arc::new(self.tools.clone().with(Arc::new(paging))?),
             supplies: Arc::new(NoSupplies),
             eyes: Arc::new(NoEyes),
+            redact: Arc::new(NoSecrets),
             feed: Feed::default(),
             tail: Tail::default(),
             nudges: Nudges::default(),
