@@ -44,7 +44,8 @@ use longhaul_tool::{Files, Memory, Shell, Skills, Vault, memory, witness};
 
 use crate::agents::load::load;
 use crate::agents::loaded::Loaded;
-use crate::agents::shelf::{BUILT_IN, Shelf};
+use crate::agents::shelf::Shelf;
+use crate::agents::shipped::SHIPPED;
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
 use crate::assemble::eyes::Lookouts;
@@ -277,7 +278,7 @@ pub fn on_shelf<T>(
     work(&Shelf {
         root: &config.root,
         said,
-        built_in: BUILT_IN,
+        built_in: SHIPPED,
         tools: &names,
         servers: &servers,
         skills: &skills.skills,

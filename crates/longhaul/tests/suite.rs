@@ -40,6 +40,7 @@ mod suite {
     mod served_cli;
     mod serving;
     mod serving_log;
+    mod shipped;
     mod skills;
     mod stand_in;
     mod stateless;

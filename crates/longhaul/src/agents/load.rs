@@ -42,7 +42,7 @@ pub fn load(shelf: &Shelf<'_>) -> Loaded {
             path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
             source: Source::BuiltIn,
         };
-        loading.take(file, Ok(built_in.text.into()));
+        loading.take(file, Ok(built_in.file.into()));
     }
     loading.done()
 }

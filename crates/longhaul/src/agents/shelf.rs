@@ -6,18 +6,7 @@ use std::path::Path;
 
 use longhaul_engine::agent::wish::Skill;
 
-/// An agent that ships with the binary.
-#[derive(Debug, Clone, Copy)]
-pub struct BuiltIn {
-    /// Its name.
-    pub name: &'static str,
-    /// Its file.
-    pub text: &'static str,
-}
-
-/// The agents that ship with this build, as files under `crates/longhaul/agents/`:
-/// `BuiltIn { name: "plan", text: include_str!("../../agents/plan.md") }`.
-pub const BUILT_IN: &[BuiltIn] = &[];
+use crate::agents::shipped::Shipped;
 
 /// Where to look, and what may be named.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +16,7 @@ pub struct Shelf<'a> {
     /// The same folder as it is said to people; empty where they stand in it.
     pub said: &'a Path,
     /// What ships with the binary.
-    pub built_in: &'a [BuiltIn],
+    pub built_in: &'a [Shipped],
     /// The names of the tools that exist.
     pub tools: &'a [&'a str],
     /// The names of the MCP servers; none: nobody knows, and none is refused.

@@ -5,6 +5,7 @@
 use crate::agents::sheet::Sheet;
 use crate::agents::shelf::Shelf;
 use crate::like;
+use crate::mcp::name::EVERY;
 use crate::written::Entry;
 
 /// What Claude's files call what we have.
@@ -45,6 +46,9 @@ pub(crate) fn unwired(name: &str) -> Option<String> {
 /// name is of another kind, `None` inside where it is fine.
 pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> {
     let named = tool.strip_prefix(MCP)?;
+    if named == EVERY {
+        return Some(None);
+    }
     let fits = |part: &str| {
         let letter = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         !part.is_empty() && part.chars().all(letter)
@@ -54,7 +58,7 @@ pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> 
         None => (named, None),
     };
     if !fits(server) || !one.is_none_or(fits) {
-        let right = "write `mcp:SERVER` or `mcp:SERVER/TOOL`";
+        let right = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
         return Some(Some(format!("`{tool}` names no MCP server: {right}")));
     }
     if servers.is_empty() || servers.contains(&server) {
@@ -106,12 +110,14 @@ mod tests {
         };
         check("read_file", &[], None);
         check("mcp:github", &[], Some(None));
+        check("mcp:*", &["github"], Some(None));
         check("mcp:github/x", &["github"], Some(None));
         let unknown = "unknown MCP server `githup`, did you mean `github`?";
         check("mcp:githup/x", &["github"], Some(Some(unknown)));
         for wrong in ["mcp:", "mcp:/x", "mcp:a/", "mcp:a/b/c", "mcp:a b"] {
-            let said =
-                format!("`{wrong}` names no MCP server: write `mcp:SERVER` or `mcp:SERVER/TOOL`");
+            let said = format!(
+                "`{wrong}` names no MCP server: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"
+            );
             check(wrong, &[], Some(Some(&said)));
         }
     }

@@ -17,7 +17,7 @@ use crate::assemble::line::Line;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
-use crate::mcp::name::{FILE_NAME, named};
+use crate::mcp::name::{EVERY, FILE_NAME, named};
 use crate::trust::thing::Thing;
 use crate::trust::warden::Warden;
 
@@ -174,13 +174,24 @@ impl Served {
             (_, Some(_) | None) => Ok(equipped),
         }
     }
+
+    /// The tools of every server that is not switched off.
+    async fn all(&self, run: RunId) -> Result<Vec<Equipped>, String> {
+        let state = self.now();
+        let used = state.file.servers.iter().filter(|server| !server.disabled);
+        let asked = join_all(used.map(|server| self.tools(&server.name, None, run))).await;
+        let tools: Result<Vec<_>, String> = asked.into_iter().collect();
+        Ok(tools?.into_iter().flatten().collect())
+    }
 }
 
 #[async_trait]
 impl Supplies for Served {
     async fn find(&self, name: &str, run: RunId) -> Option<Result<Vec<Equipped>, String>> {
-        let (server, tool) = named(name)?;
-        Some(self.tools(server, tool, run).await)
+        Some(match named(name)? {
+            (EVERY, None) => self.all(run).await,
+            (server, tool) => self.tools(server, tool, run).await,
+        })
     }
 
     async fn let_go(&self, run: RunId) {

@@ -9,6 +9,9 @@ pub const FILE_NAME: &str = ".mcp.json";
 /// `mcp:SERVER/TOOL`.
 pub const PREFIX: &str = "mcp:";
 
+/// What stands for every server: `mcp:*`.
+pub const EVERY: &str = "*";
+
 /// The server, and maybe the tool, that a name in an agent's file means; none:
 /// it is no name of this kind.
 pub fn named(name: &str) -> Option<(&str, Option<&str>)> {

@@ -7,7 +7,8 @@ use longhaul::agents::check::notes;
 use longhaul::agents::load::load;
 use longhaul::agents::loaded::{AgentError, Loaded, Source};
 use longhaul::agents::problem::ProblemKind;
-use longhaul::agents::shelf::{BuiltIn, Shelf};
+use longhaul::agents::shelf::Shelf;
+use longhaul::agents::shipped::Shipped;
 use longhaul::skills;
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
@@ -82,7 +83,7 @@ pub(crate) fn tree(files: &[(&str, &[u8])]) -> (TempDir, Loaded) {
 }
 
 /// What is loaded of the project in this folder.
-pub(crate) fn loaded_in(root: &Path, built_in: &[BuiltIn]) -> Loaded {
+pub(crate) fn loaded_in(root: &Path, built_in: &[Shipped]) -> Loaded {
     let skills = skills::load(root, Path::new(""));
     load(&Shelf {
         said: Path::new(""),
@@ -94,7 +95,7 @@ pub(crate) fn loaded_in(root: &Path, built_in: &[BuiltIn]) -> Loaded {
     })
 }
 
-fn loaded_with(files: &[(&str, &[u8])], built_in: &[BuiltIn]) -> Loaded {
+fn loaded_with(files: &[(&str, &[u8])], built_in: &[Shipped]) -> Loaded {
     loaded_in(folder(files).path(), built_in)
 }
 
@@ -414,9 +415,10 @@ fn a_broken_file_stops_only_its_own_agent() {
 
 #[test]
 fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
-    let built_in = |name| BuiltIn {
+    let built_in = |name| Shipped {
+        script: "",
         name,
-        text: "---\n---\nBuilt in.",
+        file: "---\n---\nBuilt in.",
     };
     let built_in = [built_in("plan"), built_in("review"), built_in("fix")];
     let files: &[(&str, &[u8])] = &[("plan.md", b"---\n---\nOurs."), ("fix.md", b"broken")];

@@ -1,7 +1,7 @@
 //! Claude's agents as they are found in the wild, and the rules of a project.
 
 use longhaul::agents::loaded::{Loaded, LoadedAgent, Source};
-use longhaul::agents::shelf::BuiltIn;
+use longhaul::agents::shipped::Shipped;
 
 use super::agents::{loaded_in, said, tree};
 
@@ -220,9 +220,10 @@ fn the_project_beats_claude_beats_the_binary() {
         ),
     ];
     let (folder, _) = tree(files);
-    let built_in = ["plan", "review", "fix"].map(|name| BuiltIn {
+    let built_in = ["plan", "review", "fix"].map(|name| Shipped {
+        script: "",
         name,
-        text: "---\n---\nBuilt in.",
+        file: "---\n---\nBuilt in.",
     });
     let loaded = loaded_in(folder.path(), &built_in);
     let prompts: Vec<&str> = loaded
@@ -259,9 +260,10 @@ fn agents_md_is_a_rule_for_everybody() {
     for one in &loaded.agents {
         assert_eq!(one.agent.house_rules, "# Rules\n\nBe {{ kind }}.");
     }
-    let built_in = [BuiltIn {
+    let built_in = [Shipped {
+        script: "",
         name: "c",
-        text: "---\n---\nBuilt in.",
+        file: "---\n---\nBuilt in.",
     }];
     let with = loaded_in(folder.path(), &built_in)
         .find("c")

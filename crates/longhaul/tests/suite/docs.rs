@@ -10,6 +10,7 @@ use longhaul::config::load;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::mcp::file::McpFile;
 use longhaul_model::scripted::Script;
+use serde_json::Value;
 
 /// A fenced block of a document.
 struct Block {
@@ -130,6 +131,8 @@ fn every_block_of_the_documents_is_taken() {
             "markdown skill" => check_skill(&block),
             "toml" => check_settings(&block),
             "json" => check_servers(&block),
+            // What agents gave: `shipped` plays them and compares.
+            "json output" => drop(serde_json::from_str::<Value>(&block.text).expect("JSON")),
             "rust" => check_example(&block),
             "yaml" => drop(Script::parse(&block.place, &block.text).expect("a script")),
             other => panic!("{}: nobody reads a block in `{other}`", block.place),

@@ -10,7 +10,7 @@ use clap::Args;
 use longhaul::agents::draft::Wanted;
 use longhaul::agents::load::{OWN, try_text};
 use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
-use longhaul::agents::shelf::BUILT_IN;
+use longhaul::agents::shipped::SHIPPED;
 use longhaul::assemble::on_shelf;
 use longhaul::skills;
 
@@ -125,7 +125,7 @@ fn file(project: &Project, name: &str) -> std::path::PathBuf {
 }
 
 fn built_in(one: &LoadedAgent) -> &'static str {
-    let mut all = BUILT_IN.iter();
+    let mut all = SHIPPED.iter();
     let found = all.find(|built_in| built_in.name == one.agent.name.as_str());
-    found.map_or("", |built_in| built_in.text)
+    found.map_or("", |built_in| built_in.file)
 }
