@@ -78,7 +78,9 @@ fn cut(messages: &[Arc<Message>]) -> Cut<'_> {
 fn parts_of(message: &Message) -> Vec<String> {
     match message {
         Message::User(parts) => texts(parts).map(str::to_owned).collect(),
-        other => panic!("a summary is the user's, not {other:?}"),
+        other @ (Message::Assistant(_) | Message::Results(_)) => {
+            panic!("a summary is the user's, not {other:?}")
+        }
     }
 }
 

@@ -90,9 +90,11 @@ fn long_hand() -> Hand {
 }
 
 fn starts(journal: &[Entry]) -> Vec<(Purpose, Option<String>)> {
-    let starts = journal.iter().filter_map(|entry| match &entry.event {
-        Event::TurnStarted(data) => Some((data.purpose, data.model.clone())),
-        _ => None,
+    let starts = journal.iter().filter_map(|entry| {
+        let Event::TurnStarted(data) = &entry.event else {
+            return None;
+        };
+        Some((data.purpose, data.model.clone()))
     });
     starts.collect()
 }
