@@ -149,7 +149,7 @@ impl Servers {
     pub async fn check(&self, server: &str) -> Result<Checked, McpError> {
         let known = self.find(server)?;
         let begun = self.0.clock.nanos();
-        let (link, alone) = match known.shared.open().await {
+        let (link, alone) = match known.shared.open() {
             Some(link) => (link, false),
             None => (Arc::new(first(&known.spec).await?), true),
         };

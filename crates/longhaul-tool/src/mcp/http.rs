@@ -4,6 +4,7 @@
 //! long, or says an address or a header in an error.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -145,10 +146,26 @@ fn client(at: &Url) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT)
         // Streams that are cut off in their middle leave connections that stall.
         .pool_max_idle_per_host(0);
+    let client = match is_near(at) {
+        true => client.no_proxy(),
+        false => client,
+    };
     match at.scheme() {
         // A machine without certificates can still talk without TLS.
         "http" => client.tls_certs_only([]).build(),
         _ => client.build(),
+    }
+}
+
+/// Whether the host is this machine or stands in the same house by its address:
+/// then no proxy knows the way.
+fn is_near(at: &Url) -> bool {
+    let host = at.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        Ok(IpAddr::V6(ip)) => ip.is_loopback() || ip.is_unique_local(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 

@@ -33,7 +33,8 @@ pub(super) fn read(answer: &Value) -> Result<ToolOutput, ToolFailure> {
         if all.trim().is_empty() {
             "the tool failed and did not say why".clone_into(&mut all);
         }
-        return Err(ToolFailure(all));
+        // It has answered: what it says must not look as if nobody knew.
+        return Err(ToolFailure(ToolFailure(all).words().to_owned()));
     }
     let mut left = TEXT_BYTES_MAX;
     let mut content = Vec::new();
@@ -137,7 +138,7 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
                 .join("|"),
-            Err(failure) => format!("failed: {failure}"),
+            Err(failure) => format!("failed: {}", failure.0),
         };
         assert_eq!(seen, expect, "{answer}");
     }
@@ -149,6 +150,10 @@ mod tests {
         check(json!({ "content": [] }), "(done, and nothing was said)");
         check(
             json!({ "content": [text("no")], "isError": true }),
+            "failed: no",
+        );
+        check(
+            json!({ "content": [text("\u{fdd0}no")], "isError": true }),
             "failed: no",
         );
         check(

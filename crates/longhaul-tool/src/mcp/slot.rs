@@ -66,7 +66,7 @@ impl Slot {
     }
 
     /// The connection, if there is one now that can be used.
-    pub(super) async fn open(&self) -> Option<Arc<Link>> {
+    pub(super) fn open(&self) -> Option<Arc<Link>> {
         // Whoever holds this is starting one: none is there yet.
         let state = self.state.try_lock().ok()?;
         state.link.clone().filter(|link| link.gone().is_none())
