@@ -17,11 +17,12 @@ use rmcp::model::{
 };
 use rmcp::transport::common::client_side_sse::{BoxedSseResponse, ExponentialBackoff};
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, StreamableHttpClient, StreamableHttpClientTransportConfig,
-    StreamableHttpClientWorker, StreamableHttpError, StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, SseError, StreamableHttpClient,
+    StreamableHttpClientTransportConfig, StreamableHttpClientWorker, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use rmcp::transport::worker::WorkerTransport;
-use rmcp_sse::SseStream;
+use sse_stream::SseByteStream;
 
 use crate::mcp::lines::MESSAGE_BYTES_MAX;
 
@@ -221,7 +222,30 @@ async fn body(mut response: Response, max: usize) -> Result<Vec<u8>, HttpError> 
 /// A stream of events, none of which is longer than a message may be.
 fn events(response: Response) -> BoxedSseResponse {
     let bytes = bounded(response.bytes_stream(), MESSAGE_BYTES_MAX);
-    SseStream::from_bytes_stream(bytes).boxed()
+    let events = SseByteStream::new(bytes.boxed());
+    let events = events.map(|event| {
+        let event = event.map_err(|error| SseError::Body(error.to_string().into()))?;
+        Ok(Event {
+            event: event.event,
+            data: event.data,
+            id: event.id,
+            retry: event.retry,
+        })
+    });
+    events.boxed()
+}
+
+/// An event as the SDK knows it: it is of an older version of the crate that reads
+/// them, which has no name here but through the SDK's own.
+type Event = <<BoxedSseResponse as Stream>::Item as Inner>::Inner;
+
+/// What stands in a result that is good.
+trait Inner {
+    type Inner;
+}
+
+impl<T, E> Inner for Result<T, E> {
+    type Inner = T;
 }
 
 /// Bytes until a block of lines, which ends with an empty one, is longer than this.
