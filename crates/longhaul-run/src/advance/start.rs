@@ -50,15 +50,7 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
         return Ok(Go::Stop);
     }
     let attempt = thinking.tries + 1;
-    let helper = match purpose {
-        Purpose::Think => None,
-        Purpose::Compact => helper(&draft.control, thinking),
-    };
-    let mut tariff = helper.map_or(draft.control.tariff, |helper| helper.tariff);
-    if purpose == Purpose::Compact {
-        tariff.max_output_tokens = tariff.max_output_tokens.min(SUMMARY_TOKENS_MAX);
-    }
-    let model = helper.map(|helper| helper.model.clone());
+    let (tariff, model) = asked(&draft.control, thinking, purpose);
     let asides = if thinks { asides(draft) } else { Vec::new() };
     let said = asides.iter().map(|aside| aside.text.len() as u64);
     let bytes = draft.control.bytes + said.sum::<u64>();
@@ -100,6 +92,19 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
     }))?;
     draft.change(Change::Hold(hold));
     Ok(Go::Stop)
+}
+
+/// What the model charges that is asked, and its name where it is not the run's own.
+fn asked(control: &Control, thinking: &Thinking, purpose: Purpose) -> (Tariff, Option<String>) {
+    match purpose {
+        Purpose::Think => (control.tariff, None),
+        Purpose::Compact => {
+            let helper = helper(control, thinking);
+            let mut tariff = helper.map_or(control.tariff, |helper| helper.tariff);
+            tariff.max_output_tokens = tariff.max_output_tokens.min(SUMMARY_TOKENS_MAX);
+            (tariff, helper.map(|helper| helper.model.clone()))
+        }
+    }
 }
 
 /// Who sums the conversation up in the place of the run's own model: it must be
