@@ -213,7 +213,7 @@ fn tools_of_servers_and_claude_s_names_are_read() {
     );
     check(
         "tools: [\"mcp:\"]",
-        &["2:9: `mcp:` names no MCP server: write `mcp:SERVER` or `mcp:SERVER/TOOL`"],
+        &["2:9: `mcp:` names no MCP server: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"],
     );
     let found = problems("---\ntools: [WebFetch]\n---\n");
     assert!(

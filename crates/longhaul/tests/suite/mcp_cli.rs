@@ -178,5 +178,8 @@ fn a_run_that_needs_what_nobody_trusts_is_blocked_and_starts_nothing() {
     let (out, _) = run(folder, &["agents", "check", "a"], &[], 0);
     assert!(out.contains("outside any sandbox"), "{out}");
     let (out, _) = run(folder, &["trust", "ls"], &[], 0);
-    assert!(line(&out, ".mcp.json").ends_with("not trusted  a"), "{out}");
+    assert!(
+        line(&out, ".mcp.json").ends_with("not trusted  a, integrations_agent"),
+        "{out}"
+    );
 }

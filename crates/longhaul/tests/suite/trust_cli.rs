@@ -112,7 +112,10 @@ fn a_decision_is_shown_kept_outside_and_ends_with_a_change() {
     let (_, err) = place.say(&["trust"], 0);
     assert!(err.contains("`.mcp.json` is trusted already"), "{err}");
     let (out, _) = place.say(&["trust", "ls"], 0);
-    assert!(out.contains("trusted") && out.contains("nobody"), "{out}");
+    assert!(
+        out.contains("trusted") && out.contains("integrations_agent"),
+        "{out}"
+    );
     place.write(".mcp.json", &MCP.replace("-y", "-yy"));
     assert_eq!(place.statuses(), [".mcp.json changed"]);
     let (_, err) = place.say(&["trust", "add", ".mcp.json"], 6);
@@ -278,7 +281,10 @@ fn a_run_asks_about_what_its_agent_needs_and_nothing_else() {
     let steps = [("Trust it? [y/N]", "n\n"), ("d detach", "d\n")];
     let (seen, _) = at_terminal(folder, &["run", "served", "x"], &place.env(), &steps);
     assert!(seen.contains("a: touch started"), "{seen}");
-    assert!(seen.contains("used by: served"), "{seen}");
+    assert!(
+        seen.contains("used by: integrations_agent, served"),
+        "{seen}"
+    );
     assert!(seen.contains("is not trusted yet"), "{seen}");
     assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
     assert!(!folder.join("started").exists());

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use longhaul::agents::check;
-use longhaul::agents::loaded::{AgentError, LoadedAgent};
+use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
 use longhaul::agents::problem::Problem;
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
 use longhaul_engine::ports::Models;
+use longhaul_tool::memory;
 use serde_json::{Value, json};
 
 use crate::cli::agents::project::Project;
@@ -35,7 +36,11 @@ impl Check {
     pub(crate) fn run(&self, project: &Project) -> anyhow::Result<()> {
         let name = self.name.as_deref();
         let loaded = &project.loaded;
-        let wanted = |one: &&LoadedAgent| name.is_none_or(|name| one.agent.name.as_str() == name);
+        // Those that ship are our own affair, unless somebody asks about one.
+        let wanted = |one: &&LoadedAgent| match name {
+            Some(name) => one.agent.name.as_str() == name,
+            None => one.source != Source::BuiltIn,
+        };
         let problems: Vec<_> = match name.map(|name| loaded.find(name)) {
             None => loaded.problems.clone(),
             Some(Ok(_)) => Vec::new(),
@@ -120,10 +125,11 @@ impl<'a> Asking<'a> {
 
     /// Everything that is to be said of an agent.
     fn about(&self, agent: &Agent) -> Vec<String> {
-        // `read_output` needs a store, and only reads.
+        // What needs a store is not in this toolbox, and may always be repeated.
+        let repeats = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
         let is_once = |tool: &str| match self.project.tools.find(tool) {
             Some(equipped) => Some(equipped.may_be_once()),
-            None => (tool == "read_output").then_some(false),
+            None => repeats(tool).then_some(false),
         };
         let mut notes = check::notes(agent, is_once);
         notes.extend(self.notes(agent));

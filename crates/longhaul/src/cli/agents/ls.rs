@@ -4,7 +4,7 @@
 
 use clap::Args;
 use longhaul::agents::change::short;
-use longhaul::agents::loaded::Loaded;
+use longhaul::agents::loaded::{Loaded, Source};
 use longhaul::written::plain;
 use serde_json::{Value, json};
 
@@ -17,6 +17,9 @@ pub(crate) struct Ls {
     #[arg(long)]
     json: bool,
 }
+
+/// The source of what comes last in the list.
+const SHIPS: &str = Source::BuiltIn.as_str();
 
 /// Name, source, model, tools, version, and what it is for.
 type Row = [String; 6];
@@ -83,12 +86,15 @@ fn rows(loaded: &Loaded) -> Vec<Row> {
         let said = format!("hidden by {}", one.by.display());
         unusable(&one.name, one.source.as_str(), said);
     }
-    rows.sort();
+    // What is the project's own comes first.
+    rows.sort_by(|a, b| (a[1] == SHIPS, a).cmp(&(b[1] == SHIPS, b)));
     rows
 }
 
 fn listed(loaded: &Loaded) -> Value {
-    let agents = loaded.agents.iter().map(|one| {
+    let mut agents: Vec<_> = loaded.agents.iter().collect();
+    agents.sort_by_key(|one| one.source == Source::BuiltIn);
+    let agents = agents.into_iter().map(|one| {
         json!({
             "name": one.agent.name,
             "source": one.source.as_str(),
