@@ -14,16 +14,8 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     (out, err)
 }
 
-#[test]
-fn the_binary_lists_checks_and_shows() {
-    let folder = folder(&[
-        ("tidy.md", b"---\ndescription: Tidies.\ntools: [vault_write]\nmodel: scripted/tidy\n---\nYou tidy."),
-        ("bad.md", b"---\ntools: [vault_wirte]\n---\n"),
-    ]);
-    let folder = folder.path();
-    fs::write(folder.join("longhaul.toml"), "").unwrap();
-    let (out, _) = run(folder, &["agents"], 0);
-    let version = agent_version(folder, "tidy");
+/// The project's own agents come first, then those that ship.
+fn is_listed(out: &str, version: &str) {
     let squeezed: Vec<String> = out
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -43,6 +35,19 @@ fn the_binary_lists_checks_and_shows() {
         squeezed.len() > 2 && squeezed[2..].iter().all(ships),
         "{out}"
     );
+}
+
+#[test]
+fn the_binary_lists_checks_and_shows() {
+    let folder = folder(&[
+        ("tidy.md", b"---\ndescription: Tidies.\ntools: [vault_write]\nmodel: scripted/tidy\n---\nYou tidy."),
+        ("bad.md", b"---\ntools: [vault_wirte]\n---\n"),
+    ]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    let (out, _) = run(folder, &["agents"], 0);
+    let version = agent_version(folder, "tidy");
+    is_listed(&out, &version);
     assert_eq!(run(folder, &["agents", "ls"], 0).0, out);
     let json = |args: &[&str], code| -> serde_json::Value {
         serde_json::from_str(&run(folder, args, code).0).unwrap()
