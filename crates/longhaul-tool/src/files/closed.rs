@@ -43,14 +43,17 @@ const KEY_ENDS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk", ".jks", ".ke
 /// What in a repository may hold a token: an address with a password, a header.
 const GIT_SECRETS: &[&str] = &["config", "config.worktree", "credentials"];
 
-/// What says at the top of a project what agents may do: whoever writes it has
-/// given itself leave.
+/// What says at the top of a project what agents may do, or what they are told:
+/// whoever writes it has given itself leave.
 const LEAVE: &[&[&str]] = &[
     &["longhaul.toml"],
     &[".mcp.json"],
     &["agents"],
     &["chains"],
+    &["skills"],
+    &["agents.md"],
     &[".claude", "agents"],
+    &[".claude", "skills"],
 ];
 
 /// Why this path is closed, if it is.
@@ -163,6 +166,9 @@ mod tests {
             "Agents/new.md",
             "chains/a.toml",
             ".claude/agents/a.md",
+            ".claude/skills/a/SKILL.md",
+            "skills/a/SKILL.md",
+            "AGENTS.md",
         ] {
             check(half, true, false);
         }
