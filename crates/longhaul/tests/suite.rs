@@ -49,4 +49,5 @@ mod suite {
     mod together;
     mod trust_cli;
     mod trust_cli_out;
+    mod village;
 }

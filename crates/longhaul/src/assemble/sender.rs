@@ -24,7 +24,7 @@ use crate::trust::thing::{Kind, Thing};
 use crate::trust::warden::Warden;
 
 /// Where deliveries are written down, in the data folder.
-const RECORD: &str = "messages.jsonl";
+const RECORD: &str = "deliveries.jsonl";
 
 /// Where messages go without a word, in the data folder.
 const OUTBOX: &str = "outbox.jsonl";
