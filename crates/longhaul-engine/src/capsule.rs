@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longhaul_core::id::{CallId, Epoch};
 use longhaul_core::port::context::{ContextProvider, Perception};
-use longhaul_core::port::tool::ToolContext;
+use longhaul_core::port::tool::{Stay, ToolContext};
 use longhaul_core::raw::RawJson;
 use longhaul_run::Run;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub(crate) type Opened = Result<Capsule, String>;
 
 impl Capsule {
     /// Looks up everything that a run needs and that is not data.
-    pub(crate) async fn open(ports: &Ports, run: &Run) -> Result<Opened, Error> {
+    pub(crate) async fn open(ports: &Ports, run: &Run, epoch: Epoch) -> Result<Opened, Error> {
         let task = run.task();
         let read = ports.definitions.read(&*ports.shelves, task.definition);
         let Some(agent) = read.await? else {
@@ -63,13 +63,13 @@ impl Capsule {
                 task.agent
             )));
         };
-        Ok(Self::equip(ports, run, agent).await)
+        Ok(Self::equip(ports, run, epoch, agent).await)
     }
 
-    async fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>) -> Opened {
+    async fn equip(ports: &Ports, run: &Run, epoch: Epoch, agent: Arc<Agent>) -> Opened {
         let task = run.task();
         let models = find(ports, &asked(ports, run, &agent))?;
-        let (mut tools, supplied) = tools(ports, run, &agent).await?;
+        let (mut tools, supplied) = tools(ports, run, epoch, &agent).await?;
         let contract = contract(&agent)?;
         if let Some(contract) = &contract {
             let card = control::finish_with(contract).map(Equipped::control);
@@ -210,8 +210,13 @@ fn asked(ports: &Ports, run: &Run, agent: &Agent) -> Vec<String> {
 async fn tools(
     ports: &Ports,
     run: &Run,
+    epoch: Epoch,
     agent: &Agent,
 ) -> Result<(BTreeMap<String, Equipped>, Vec<String>), String> {
+    let stay = Stay {
+        run: run.id(),
+        epoch,
+    };
     let mut tools = BTreeMap::new();
     let mut brought = Vec::new();
     let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
@@ -224,7 +229,7 @@ async fn tools(
             tools.insert(name.to_owned(), equipped.clone());
             continue;
         }
-        let Some(supplied) = ports.supplies.find(name, run.id()).await else {
+        let Some(supplied) = ports.supplies.find(name, stay).await else {
             return Err(format!(
                 "Agent `{}` uses the tool `{name}`, which this worker does not have. \
                  Configure it, or start a worker that has it.",

@@ -14,6 +14,7 @@ mod hands;
 mod look;
 mod think;
 
+use longhaul_core::port::tool::Stay;
 use longhaul_run::{Input, Step, next};
 
 pub use crate::drive::charge::{Charge, Parting};
@@ -30,10 +31,13 @@ use crate::ports::Ports;
 /// Drives a run. Dropping the future is a crash: nothing is lost by it but what
 /// no journal knows of.
 pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
-    let run = charge.claimed.run;
+    let stay = Stay {
+        run: charge.claimed.run,
+        epoch: charge.claimed.epoch,
+    };
     let parted = go(ports, charge).await;
     // Whatever was opened for this run alone is not needed while it rests.
-    ports.supplies.let_go(run).await;
+    ports.supplies.let_go(stay).await;
     parted
 }
 

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Clock;
 
@@ -54,10 +54,10 @@ pub trait Supplies: Send + Sync + fmt::Debug {
     /// The tools that a name in an agent's file stands for; none: the name is
     /// not of a kind that is supplied. The error is a sentence that says what
     /// to configure.
-    async fn find(&self, name: &str, run: RunId) -> Option<Result<Vec<Equipped>, String>>;
+    async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>>;
 
     /// A run has let go of everything: what was opened for it alone is closed.
-    async fn let_go(&self, run: RunId);
+    async fn let_go(&self, stay: Stay);
 }
 
 /// Nobody brings anything.
@@ -66,11 +66,11 @@ pub struct NoSupplies;
 
 #[async_trait]
 impl Supplies for NoSupplies {
-    async fn find(&self, _name: &str, _run: RunId) -> Option<Result<Vec<Equipped>, String>> {
+    async fn find(&self, _name: &str, _stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
         None
     }
 
-    async fn let_go(&self, _run: RunId) {}
+    async fn let_go(&self, _stay: Stay) {}
 }
 
 /// Finds who looks at the world for an agent.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
-use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::port::tool::{Stay, Tool, ToolContext};
 use longhaul_core::time::{Clock, Timestamp};
 use longhaul_tool::mcp::{ServerSpec, Servers, Way};
 use serde_json::{Value, json};
@@ -44,7 +44,17 @@ async fn main() -> ExitCode {
         timeout: ServerSpec::TIMEOUT,
     };
     let servers = Servers::new(vec![spec], Arc::new(Waits));
-    let Ok(tools) = servers.tools("judge", None, run).await else {
+    let Ok(tools) = servers
+        .tools(
+            "judge",
+            None,
+            Stay {
+                run,
+                epoch: Epoch(1),
+            },
+        )
+        .await
+    else {
         return ExitCode::FAILURE;
     };
     let around = ToolContext::new(run, CallId { turn: 1, index: 1 }, Epoch(1));

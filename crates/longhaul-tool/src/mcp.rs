@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 
@@ -72,7 +72,7 @@ struct House {
 struct Server {
     spec: Arc<ServerSpec>,
     shared: Arc<Slot>,
-    runs: Mutex<BTreeMap<RunId, Arc<Slot>>>,
+    runs: Mutex<BTreeMap<Stay, Arc<Slot>>>,
 }
 
 impl fmt::Debug for Servers {
@@ -82,17 +82,17 @@ impl fmt::Debug for Servers {
 }
 
 impl Server {
-    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeMap<RunId, Arc<Slot>>) -> T) -> T {
+    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeMap<Stay, Arc<Slot>>) -> T) -> T {
         use_it(&mut self.runs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Where this run finds it.
-    fn slot(&self, run: RunId, clock: &Arc<dyn Clock>) -> Arc<Slot> {
+    fn slot(&self, stay: Stay, clock: &Arc<dyn Clock>) -> Arc<Slot> {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
         let new = || Arc::new(Slot::new(Arc::clone(&self.spec), Arc::clone(clock)));
-        self.with(|runs| Arc::clone(runs.entry(run).or_insert_with(new)))
+        self.with(|runs| Arc::clone(runs.entry(stay).or_insert_with(new)))
     }
 }
 
@@ -123,9 +123,9 @@ impl Servers {
         &self,
         server: &str,
         tool: Option<&str>,
-        run: RunId,
+        stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let slot = self.find(server)?.slot(run, &self.0.clock);
+        let slot = self.find(server)?.slot(stay, &self.0.clock);
         let listing = slot.listing().await?;
         let made = |offered: &Offered| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(offered.clone(), Arc::clone(&slot)))
@@ -172,9 +172,9 @@ impl Servers {
     }
 
     /// A run has let go of everything: what was started for it alone is closed.
-    pub async fn let_go(&self, run: RunId) {
+    pub async fn let_go(&self, stay: Stay) {
         let servers = self.0.servers.values();
-        let mine = servers.filter_map(|server| server.with(|runs| runs.remove(&run)));
+        let mine = servers.filter_map(|server| server.with(|runs| runs.remove(&stay)));
         let mine: Vec<Arc<Slot>> = mine.collect();
         join_all(mine.iter().map(|slot| slot.close())).await;
     }

@@ -150,6 +150,16 @@ impl std::fmt::Debug for SoFar {
     }
 }
 
+/// One driver's time with a run. What is opened for it alone ends with it, whoever
+/// drives the run next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stay {
+    /// The run.
+    pub run: RunId,
+    /// The driver's fence; one that only looks has the first.
+    pub epoch: Epoch,
+}
+
 /// Hears how far a call is. It may be told as often as a tool likes; what is
 /// passed on, and when, is the listener's to say.
 pub trait Progress: Send + Sync + std::fmt::Debug {

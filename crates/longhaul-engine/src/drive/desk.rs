@@ -42,8 +42,9 @@ pub(super) enum Arrived {
 impl Desk {
     /// Folds the journal and looks up what the run needs.
     pub(super) async fn open(ports: &Ports, charge: Charge) -> Result<(Self, Arrived), Error> {
+        let epoch = charge.claimed.epoch;
         let ledger = Ledger::open(ports, charge.worker, charge.claimed).await?;
-        let (capsule, arrived) = match Capsule::open(ports, ledger.run()).await? {
+        let (capsule, arrived) = match Capsule::open(ports, ledger.run(), epoch).await? {
             Ok(capsule) => (Some(capsule), Arrived::Equipped),
             Err(sentence) => (None, Arrived::Missing(sentence)),
         };

@@ -2,9 +2,10 @@
 //!
 //! Never: lets an edit pass that the model itself could not have called.
 
-use longhaul_core::id::{GateId, Seq};
+use longhaul_core::id::{Epoch, GateId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::{GatesAsk, Refused};
+use longhaul_core::port::tool::Stay;
 use longhaul_core::raw::RawJson;
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Moment, Refusal, denied};
@@ -97,7 +98,15 @@ impl Longhaul {
     async fn check_edit(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = fold(&self.ports, gate.run).await?;
         let bad = |why: String| Error::from(Refusal::BadTask(why));
-        let capsule = Capsule::open(&self.ports, &run).await?.map_err(bad)?;
+        let looks = Epoch::default();
+        let opened = Capsule::open(&self.ports, &run, looks).await;
+        // Whoever drives it has servers of its own.
+        let stay = Stay {
+            run: run.id(),
+            epoch: looks,
+        };
+        self.ports.supplies.let_go(stay).await;
+        let capsule = opened?.map_err(bad)?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(equipped) = capsule.tool(&name) else {
             return Err(bad(format!("an edit of `{name}` can't be checked here")));

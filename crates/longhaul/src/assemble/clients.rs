@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_tool::mcp::{Checked, ServerSpec, Servers, Way};
@@ -67,9 +67,9 @@ impl Line for Wired {
         &self,
         server: &str,
         tool: Option<&str>,
-        run: RunId,
+        stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let asked = self.0.tools(server, tool, run).await;
+        let asked = self.0.tools(server, tool, stay).await;
         asked.map_err(|why| why.to_string())
     }
 
@@ -78,8 +78,8 @@ impl Line for Wired {
         asked.map(report).map_err(|why| why.to_string())
     }
 
-    async fn let_go(&self, run: RunId) {
-        self.0.let_go(run).await;
+    async fn let_go(&self, stay: Stay) {
+        self.0.let_go(stay).await;
     }
 
     async fn close(&self) {

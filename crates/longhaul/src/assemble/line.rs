@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Millis;
 
@@ -19,14 +19,14 @@ pub trait Line: Send + Sync + std::fmt::Debug {
         &self,
         server: &str,
         tool: Option<&str>,
-        run: RunId,
+        stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
     /// What a server says of itself.
     async fn check(&self, server: &str) -> Result<Report, String>;
 
     /// What was opened for this run alone is closed.
-    async fn let_go(&self, run: RunId);
+    async fn let_go(&self, stay: Stay);
 
     /// Everything is closed.
     async fn close(&self);

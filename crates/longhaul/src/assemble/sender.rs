@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::ports::Supplies;
@@ -110,9 +110,9 @@ impl Withheld {
 
 #[async_trait]
 impl Supplies for Withheld {
-    async fn find(&self, name: &str, run: RunId) -> Option<Result<Vec<Equipped>, String>> {
+    async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
         let Some((tool, program)) = self.sender.as_ref().filter(|_| name == SENDER) else {
-            return Supplies::find(&*self.served, name, run).await;
+            return Supplies::find(&*self.served, name, stay).await;
         };
         let thing = Thing::command(Kind::Deliver, &self.root, program);
         let verdict = self.warden.may(&thing);
@@ -124,7 +124,7 @@ impl Supplies for Withheld {
         })
     }
 
-    async fn let_go(&self, run: RunId) {
-        self.served.let_go(run).await;
+    async fn let_go(&self, stay: Stay) {
+        self.served.let_go(stay).await;
     }
 }

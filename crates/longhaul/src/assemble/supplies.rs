@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Stay;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
 
@@ -146,11 +146,11 @@ impl Served {
         &self,
         server: &str,
         tool: Option<&str>,
-        run: RunId,
+        stay: Stay,
     ) -> Result<Vec<Equipped>, String> {
         self.may(server)?;
         let line = Arc::clone(&self.now().line);
-        let asked = line.tools(server, tool, run).await;
+        let asked = line.tools(server, tool, stay).await;
         let tools = asked.map_err(|why| {
             let why = why.trim_end_matches('.');
             format!(
@@ -176,10 +176,10 @@ impl Served {
     }
 
     /// The tools of every server that is not switched off.
-    async fn all(&self, run: RunId) -> Result<Vec<Equipped>, String> {
+    async fn all(&self, stay: Stay) -> Result<Vec<Equipped>, String> {
         let state = self.now();
         let used = state.file.servers.iter().filter(|server| !server.disabled);
-        let asked = join_all(used.map(|server| self.tools(&server.name, None, run))).await;
+        let asked = join_all(used.map(|server| self.tools(&server.name, None, stay))).await;
         let tools: Result<Vec<_>, String> = asked.into_iter().collect();
         Ok(tools?.into_iter().flatten().collect())
     }
@@ -187,15 +187,15 @@ impl Served {
 
 #[async_trait]
 impl Supplies for Served {
-    async fn find(&self, name: &str, run: RunId) -> Option<Result<Vec<Equipped>, String>> {
+    async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
         Some(match named(name)? {
-            (EVERY, None) => self.all(run).await,
-            (server, tool) => self.tools(server, tool, run).await,
+            (EVERY, None) => self.all(stay).await,
+            (server, tool) => self.tools(server, tool, stay).await,
         })
     }
 
-    async fn let_go(&self, run: RunId) {
+    async fn let_go(&self, stay: Stay) {
         let lines = self.lines();
-        join_all(lines.iter().map(|line| line.let_go(run))).await;
+        join_all(lines.iter().map(|line| line.let_go(stay))).await;
     }
 }

@@ -15,8 +15,8 @@ use longhaul::mcp::file::McpFile;
 use longhaul::trust::thing::Thing;
 use longhaul::trust::warden::Warden;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{RunId, ToolName};
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::id::{Epoch, RunId, ToolName};
+use longhaul_core::port::tool::{Stay, Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::ports::Supplies;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ impl Line for Heard {
         &self,
         server: &str,
         name: Option<&str>,
-        _run: RunId,
+        _stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         self.note(format!("{server} {name:?}"));
         match (server, name) {
@@ -87,7 +87,7 @@ impl Line for Heard {
         Err("not asked here".to_owned())
     }
 
-    async fn let_go(&self, _run: RunId) {
+    async fn let_go(&self, _stay: Stay) {
         self.note("let go".to_owned());
     }
 
@@ -114,7 +114,10 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
     let file = McpFile::of(&config);
     let heard = Arc::new(Heard::default());
     let served = Served::new(&config, file.clone(), Arc::clone(&heard) as Arc<dyn Line>);
-    let run = RunId::from_bits(7);
+    let run = Stay {
+        run: RunId::from_bits(7),
+        epoch: Epoch(1),
+    };
     let refused = async |name: &str| {
         let found = Supplies::find(&served, name, run).await;
         found.expect(name).unwrap_err()
@@ -165,7 +168,10 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
 async fn without_a_file_or_with_a_broken_one_the_sentence_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
-    let run = RunId::from_bits(7);
+    let run = Stay {
+        run: RunId::from_bits(7),
+        epoch: Epoch(1),
+    };
     for (text, says) in [
         (None, "There is no `.mcp.json`"),
         (Some("{"), ".mcp.json:1:1: EOF while parsing"),

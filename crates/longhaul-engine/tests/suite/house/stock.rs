@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::Stay;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
 
@@ -44,7 +45,7 @@ impl Stock {
 
 #[async_trait]
 impl Supplies for Stock {
-    async fn find(&self, name: &str, _run: RunId) -> Option<Result<Vec<Equipped>, String>> {
+    async fn find(&self, name: &str, _stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
         let kept = self.0.lock().unwrap();
         let tools = (name == NAME).then_some(&kept.tools)?;
         let Some(tools) = tools else {
@@ -56,7 +57,7 @@ impl Supplies for Stock {
         Some(Ok(equipped.collect()))
     }
 
-    async fn let_go(&self, run: RunId) {
-        self.0.lock().unwrap().let_go.push(run);
+    async fn let_go(&self, stay: Stay) {
+        self.0.lock().unwrap().let_go.push(stay.run);
     }
 }

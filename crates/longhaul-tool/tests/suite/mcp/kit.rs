@@ -11,7 +11,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Progress, Tool, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{Progress, Stay, Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_tool::mcp::{ServerSpec, Servers, Way};
 use serde_json::Value;
@@ -21,7 +21,10 @@ use tokio::sync::mpsc;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run to work for.
-pub(super) const RUN: RunId = RunId::from_bits(7);
+pub(super) const RUN: Stay = Stay {
+    run: RunId::from_bits(7),
+    epoch: Epoch(1),
+};
 
 /// Waits for something, but not for ever.
 pub(super) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -75,7 +78,7 @@ pub(super) type Told = mpsc::UnboundedReceiver<(Option<u8>, String)>;
 /// What surrounds a call, and what it says of its progress.
 pub(super) fn around() -> (ToolContext, Told) {
     let (ear, told) = mpsc::unbounded_channel();
-    let mut around = ToolContext::new(RUN, CallId { turn: 1, index: 1 }, Epoch(1));
+    let mut around = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
     around.progress = Arc::new(Ear(ear));
     (around, told)
 }
