@@ -25,6 +25,7 @@ mod fail;
 mod figure;
 mod follow;
 mod gates;
+mod heir;
 mod here;
 mod interrupts;
 mod keys;

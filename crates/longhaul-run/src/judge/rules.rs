@@ -26,6 +26,11 @@ pub(crate) enum Judgement {
 /// one's words are used and the strictest terms of all.
 pub(crate) fn judge(control: &Control, call: &Appraisal) -> Judgement {
     let rules = &control.policy.rules;
+    if call.opaque
+        && let Some(why) = denied_unread(rules, call)
+    {
+        return Judgement::Deny(why);
+    }
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     let mut asking: Vec<&GateRule> = Vec::new();
@@ -57,6 +62,11 @@ pub(crate) fn judge(control: &Control, call: &Appraisal) -> Judgement {
 /// Why the rules forbid such a call outright, if they do: what a person writes
 /// instead of a model's call is held to the same.
 pub fn denied(policy: &Policy, call: &Appraisal) -> Option<String> {
+    if call.opaque
+        && let Some(why) = denied_unread(&policy.rules, call)
+    {
+        return Some(why);
+    }
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     subjects.chain(whole).find_map(|subject| {
@@ -66,6 +76,24 @@ pub fn denied(policy: &Policy, call: &Appraisal) -> Option<String> {
             Verdict::Allow | Verdict::Ask(_) => None,
         }
     })
+}
+
+/// Why a call that can't be read is forbidden, if it is: any rule that denies may
+/// speak of what it hides, unless one before it lets every call of the tool pass or
+/// asks a person. An `allow` with a `match` speaks of what was read, and says nothing.
+fn denied_unread(rules: &[GateRule], call: &Appraisal) -> Option<String> {
+    for rule in rules.iter().filter(|rule| matches_tool(rule, call)) {
+        match &rule.verdict {
+            Verdict::Deny(why) => {
+                return Some(format!(
+                    "{why} (this line hides what it runs: write it plainly)"
+                ));
+            }
+            Verdict::Allow | Verdict::Ask(_) if rule.subject.is_none() => return None,
+            Verdict::Allow | Verdict::Ask(_) => {}
+        }
+    }
+    None
 }
 
 /// Whether this rule asks about a call that can't be read. What was allowed for

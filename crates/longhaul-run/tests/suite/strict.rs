@@ -97,6 +97,45 @@ fn a_command_that_cannot_be_read_is_asked_about() {
 }
 
 #[test]
+fn a_command_that_cannot_be_read_passes_no_rule_that_let_others_pass() {
+    let git = about("git *", Verdict::Allow);
+    let rest = GateRule {
+        subject: None,
+        ..about("", Verdict::Deny("only git".into()))
+    };
+    check(
+        rules(vec![git, rest]),
+        r#"
+        claim                                         => run.claimed | running
+        see                                           => run.perceived turn.started
+        call shell/once {"command": "git log"}        => turn.completed tool.started(t1.1)
+        done t1.1 ok                                  => tool.completed(t1.1) turn.started
+        call shell/once {"command": "git log $(rm)"}  => turn.completed tool.failed(t2.1) turn.started
+        ? said                                        => t2.1: ! denied: only git (this line hides what it runs: write it plainly)
+    "#,
+    );
+    let every = GateRule {
+        subject: None,
+        ..about("", Verdict::Allow)
+    };
+    let rm = about("rm *", Verdict::Deny("use the trash".into()));
+    for (policy, then) in [
+        (
+            vec![rm.clone(), every.clone()],
+            "tool.failed(t1.1) turn.started",
+        ),
+        (vec![every, rm], "tool.started(t1.1)"),
+    ] {
+        let script = r#"
+        claim                                      => run.claimed | running
+        see                                        => run.perceived turn.started
+        call shell/once {"command": "echo $(rm)"}  => turn.completed THEN
+    "#;
+        check(rules(policy), &script.replace("THEN", then));
+    }
+}
+
+#[test]
 fn a_second_start_is_approved_for_what_was_shown() {
     check(
         plain(),

@@ -16,6 +16,7 @@ use crate::cli::ephemeral::{self, EphemeralArgs};
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::follow::{Follower, LastWord, Manner, Over};
+use crate::cli::heir::Heir;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::submit::prepare;
@@ -168,6 +169,10 @@ impl Run {
                 run,
                 after: Seq::START,
                 drives: looked.and_then(|(house, drives)| drives.then_some(house)),
+                heir: looked.and_then(|(beside, drives)| {
+                    let here = &here;
+                    (!drives).then_some(Heir { beside, here })
+                }),
                 timeout,
             };
             let exit = followed.to_its_end(manner, interrupts).await?;
@@ -202,6 +207,7 @@ impl Run {
                 run,
                 after: Seq::START,
                 drives: Some(&house),
+                heir: None,
                 timeout,
             };
             followed.to_its_end(manner, interrupts).await
@@ -216,12 +222,16 @@ pub(crate) struct Followed<'a> {
     pub(crate) after: Seq,
     /// The store that this process is to drive, when nobody else does.
     pub(crate) drives: Option<&'a House>,
+    /// Whoever takes over when the driver is gone, if this command may.
+    pub(crate) heir: Option<Heir<'a>>,
     pub(crate) timeout: Option<Millis>,
 }
 
 /// Why following came to an end.
 enum End {
     Over(Over),
+    /// Nobody drives it any more.
+    Orphaned,
     TimedOut,
     Interrupted,
 }
@@ -232,7 +242,7 @@ impl End {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
             Self::Interrupted | Self::Over(Over::Detached) => Some(Exit::Interrupted),
-            Self::Over(Over::Ended | Over::Person) => None,
+            Self::Over(Over::Ended | Over::Person) | Self::Orphaned => None,
         }
     }
 }
@@ -246,11 +256,22 @@ impl Followed<'_> {
     ) -> anyhow::Result<Exit> {
         let mut driving = self.drives.map(Driving::start).transpose()?;
         let mut follower = Follower::new(self.desk, self.run, self.after, manner).await?;
-        let end = tokio::select! {
-            biased;
-            end = self.wait(&mut follower, &mut driving) => end,
-            () = interrupts.next() => Ok(End::Interrupted),
+        let mut inherited = None;
+        let end = loop {
+            let end = tokio::select! {
+                biased;
+                end = self.wait(&mut follower, &mut driving) => end,
+                () = interrupts.next() => Ok(End::Interrupted),
+            };
+            let (Ok(End::Orphaned), Some(heir)) = (&end, self.heir) else {
+                break end;
+            };
+            if let Some(house) = heir.take(manner.silent)? {
+                driving = Some(Driving::start(&house)?);
+                inherited = Some(house);
+            }
         };
+        let drives = inherited.as_ref().or(self.drives);
         // What is there is handed over before other runs are let go of.
         let is_over = matches!(end, Ok(End::Over(Over::Ended)));
         if is_over {
@@ -273,7 +294,7 @@ impl Followed<'_> {
                 (said, _) => said?,
             }
         }
-        self.exit(end, manner).await
+        self.exit(end, manner, drives).await
     }
 
     /// What is printed on stdout.
@@ -287,7 +308,7 @@ impl Followed<'_> {
     }
 
     /// How the command ends, and what is said about it.
-    async fn exit(&self, end: End, manner: Manner) -> anyhow::Result<Exit> {
+    async fn exit(&self, end: End, manner: Manner, drives: Option<&House>) -> anyhow::Result<Exit> {
         let view = self.desk.show(self.run).await.map_err(fail::engine)?;
         let run = self.run;
         let talk = |words: String| {
@@ -296,7 +317,7 @@ impl Followed<'_> {
             }
         };
         Ok(match end {
-            End::Over(Over::Ended) => Exit::of(&view),
+            End::Over(Over::Ended) | End::Orphaned => Exit::of(&view),
             End::Over(Over::Person) if manner.alone => {
                 let why = self.desk.why(run).await.map_err(fail::engine)?;
                 say::talk(&ephemeral::cant_wait(&why.sentence));
@@ -318,11 +339,11 @@ impl Followed<'_> {
                 end.leaves().unwrap_or(Exit::Interrupted)
             }
             End::TimedOut => {
-                talk(self.goes_on(view.status.as_str()).await?);
+                talk(self.goes_on(view.status.as_str(), drives).await?);
                 Exit::TimedOut
             }
             End::Over(Over::Detached) | End::Interrupted => {
-                talk(self.goes_on(view.status.as_str()).await?);
+                talk(self.goes_on(view.status.as_str(), drives).await?);
                 Exit::Interrupted
             }
         })
@@ -339,6 +360,14 @@ impl Followed<'_> {
                 None => std::future::pending().await,
             }
         };
+        // Who drives has nobody to take over from.
+        let heir = self.heir.filter(|_| driving.is_none());
+        let orphaned = async {
+            match heir {
+                Some(heir) => heir.orphaned().await,
+                None => std::future::pending().await,
+            }
+        };
         let broke = async {
             match driving {
                 Some(driving) => driving.broke().await,
@@ -349,14 +378,15 @@ impl Followed<'_> {
             biased;
             followed = follower.follow() => followed.map(End::Over),
             error = broke => Err(error),
+            left = orphaned => left.map(|()| End::Orphaned),
             () = over => Ok(End::TimedOut),
         }
     }
 
     /// What becomes of a run that is no longer followed.
-    async fn goes_on(&self, status: &str) -> anyhow::Result<String> {
+    async fn goes_on(&self, status: &str, drives: Option<&House>) -> anyhow::Result<String> {
         let run = self.run;
-        let Some(house) = self.drives else {
+        let Some(house) = drives else {
             return Ok(format!(
                 "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
             ));

@@ -9,6 +9,7 @@ use crate::cli::desk::Desk;
 use crate::cli::desk::find::{look_at, server};
 use crate::cli::desk::here::Here;
 use crate::cli::exit::Exit;
+use crate::cli::heir::Heir;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::open::drive_if_free;
 use crate::cli::run::{FollowArgs, Followed};
@@ -50,11 +51,14 @@ impl Watch {
         })?;
         let over = view.status.is_terminal();
         let manner = self.follow.stream_manner();
+        // As `run` began it: whoever goes on with it needs the same variables.
+        let here = match over || is_served {
+            true => here::surroundings()?,
+            false => here::with_env_file(here::surroundings()?)?,
+        };
         let opened = match over || is_served {
             true => None,
-            // As `run` began it: whoever goes on with it needs the same variables.
             false => {
-                let here = here::with_env_file(here::surroundings()?)?;
                 let nobody = manner.silent || manner.leave_at_person;
                 let config = here::quiet_config(&here)?;
                 _ = asking::before(&config, Some(view.agent.as_str()), nobody)?;
@@ -71,6 +75,10 @@ impl Watch {
             run,
             after: Seq(self.after),
             drives: looked.and_then(|(house, drives)| drives.then_some(house)),
+            heir: looked.and_then(|(beside, drives)| {
+                let here = &here;
+                (!drives).then_some(Heir { beside, here })
+            }),
             timeout,
         };
         runtime.block_on(async { followed.to_its_end(manner, Interrupts::listen()?).await })

@@ -1,5 +1,8 @@
 //! Two processes at once: one drives, others look, decide and steer.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use super::project::{Project, between, stands};
 
 /// So soon the driver acts on an answer from another process.
@@ -41,6 +44,29 @@ fn others_look_and_decide_while_one_drives() {
     project.say(&["pause", &slow], 0);
     project.say(&["cancel", &slow], 0);
     project.until(&slow, stands("cancelled"));
+}
+
+#[test]
+fn whoever_follows_takes_over_when_the_driver_is_gone() {
+    for words in [&["run", "steady", "milk"][..], &["watch", "@last"]] {
+        let project = Project::new();
+        let worker = project.worker();
+        if words[0] == "watch" {
+            project.submit("steady", "milk");
+        }
+        let mut command = project.command(&[words, &["--no-input"]].concat());
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut hear = |words: &str| said.any(|line| line.unwrap().contains(words));
+        assert!(hear("driven by"));
+        drop(worker);
+        assert!(hear("driven from here now"), "{words:?}");
+        assert!(hear("turn"), "{words:?}");
+        project.say(&["cancel", "@last"], 0);
+        std::thread::spawn(move || said.for_each(drop));
+        assert_eq!(child.wait().unwrap().code(), Some(7), "{words:?}");
+    }
 }
 
 #[test]
