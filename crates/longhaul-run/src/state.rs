@@ -123,6 +123,7 @@ impl Run {
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.compact(compacted);
             self.control.shortened_to(self.transcript.bytes());
+            self.sights.forget();
         }
         if let Event::TurnCompleted(done) = &entry.event {
             self.tools_called

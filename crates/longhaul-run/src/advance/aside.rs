@@ -13,7 +13,8 @@ use crate::state::control::Control;
 use crate::state::stage::Thinking;
 
 /// Whether somebody must look at the world before this turn. The first turn sees
-/// what was perceived, and a turn that is tried again what its first try saw.
+/// what was perceived, and a turn that is tried again what its first try saw, unless
+/// the conversation was shortened in between.
 pub(crate) fn wants_look(control: &Control, thinking: &Thinking) -> bool {
     control.policy.looks_each_turn && control.turn > 0 && !thinking.looked
 }

@@ -239,7 +239,8 @@ impl Control {
             overflow: false,
             shortened: true,
             unhelped: false,
-            looked: asking.looked,
+            // What was seen for this turn may have been summed up with the rest.
+            looked: false,
         });
         let again = self.squeezed.in_row > 0 && self.turns - self.squeezed.turns < ROOM_TURNS;
         self.squeezed.in_row = if again { self.squeezed.in_row + 1 } else { 1 };

@@ -19,7 +19,8 @@ pub struct Sights {
 }
 
 impl Sights {
-    /// The hash of the world's JSON; none: nobody looked.
+    /// The hash of the world's JSON that the model was told; none: nobody looked, or
+    /// what was told may be gone from the conversation.
     pub const fn world(&self) -> Option<Hash> {
         self.world
     }
@@ -48,5 +49,11 @@ impl Sights {
     pub(crate) fn again(&mut self, seen: &Seen) {
         self.world = Some(seen.world);
         self.context = Arc::new(seen.context.clone());
+    }
+
+    /// The conversation was shortened: whoever looks next tells the world again, also
+    /// one that is as it was. What tools are given stays.
+    pub(crate) const fn forget(&mut self) {
+        self.world = None;
     }
 }

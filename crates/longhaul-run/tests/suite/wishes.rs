@@ -44,6 +44,60 @@ fn the_world_is_looked_at_before_each_turn_but_the_first() {
 }
 
 #[test]
+fn a_conversation_that_was_shortened_is_told_the_world_again() {
+    // The turn that overflows was told: what is asked after it must be told anew.
+    check(
+        looking(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1)
+        look It rains.       => turn.started(world)
+        ? world              => told
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 4                => memory.compacted
+        ? world              => untold
+        ? step               => look
+        crash                =>
+        claim                => run.claimed
+        go                   => run.recovered
+        ? step               => look
+        look It rains.       => turn.started(world)
+        ? said               => It rains.
+        ? step               => ask turn 2 try 3 max 4096
+        say Done.            => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    // Also one that was told many turns ago, and has not changed since. What the
+    // first turn sees stands in the prompt, and is never summed up.
+    check(
+        looking(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.perceived turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 1                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1)
+        look It rains.       => turn.started(world)
+        call read/pure       => turn.completed tool.started(t2.1)
+        done t2.1 ok         => tool.completed(t2.1)
+        look                 => turn.started
+        call read/pure       => turn.completed tool.started(t3.1)
+        done t3.1 ok         => tool.completed(t3.1)
+        ? world              => told
+        look                 => turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 8                => memory.compacted
+        ? world              => untold
+        look It rains.       => turn.started(world)
+        ? world              => told
+    "#,
+    );
+}
+
+#[test]
 fn what_happens_while_somebody_looks_comes_first() {
     check(
         looking(),

@@ -68,6 +68,10 @@ impl World {
                 let asks: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
                 asks.join(" | ")
             }
+            "world" => match self.run.sights().world() {
+                Some(_) => "told".into(),
+                None => "untold".into(),
+            },
             "model" => self.run.transcript().model().to_owned(),
             "why" => longhaul_run::say::say(&self.run).sentence,
             "outcome" => match self.run.outcome() {

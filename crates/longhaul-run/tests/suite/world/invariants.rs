@@ -9,6 +9,7 @@ use longhaul_core::event::Event;
 use longhaul_core::id::{GateId, SteerId};
 use longhaul_core::message::{Message, Part, StopReason};
 use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::raw::Hash;
 use longhaul_core::status::Wait;
 use longhaul_core::usage::Hold;
 use longhaul_run::next::check_conversation;
@@ -109,12 +110,29 @@ fn asks_well(world: &World) {
         Step::UseTools(todos) => assert!(!todos.is_empty(), "no tool to use"),
         Step::AskModel(ask) => {
             conversation(world, &ask.messages);
+            knows_the_world(world, &ask.messages);
             let control = world.run.control();
             assert!(control.sums().held.tokens > ask.max_tokens, "unpaid");
         }
         Step::Compact(ask) => conversation(world, &ask.messages),
         Step::Perceive | Step::Look | Step::Park(_) | Step::Finish(_) | Step::GoOn => {}
     }
+}
+
+/// A world that counts as told stands in what is asked: it is not told again.
+fn knows_the_world(world: &World, messages: &[Arc<Message>]) {
+    let Some(told) = world.run.sights().world() else {
+        return;
+    };
+    let tells = |part: &Part| match part {
+        Part::Text(text) => Hash::of(text.as_bytes()) == told,
+        Part::Image(_) => false,
+    };
+    let stands = messages.iter().any(|message| match &**message {
+        Message::User(parts) => parts.iter().any(tells),
+        Message::Assistant(_) | Message::Results(_) => false,
+    });
+    assert!(stands, "the world is forgotten: {messages:?}");
 }
 
 fn conversation(world: &World, messages: &[Arc<Message>]) {
