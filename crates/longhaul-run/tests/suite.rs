@@ -15,6 +15,7 @@ mod suite {
     mod gates;
     mod laws;
     mod lifecycle;
+    mod older;
     mod policies;
     mod refusals;
     mod shorten;

@@ -12,6 +12,7 @@ use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubt};
 use crate::raw::{Hash, RawJson};
+use crate::status::Output;
 use crate::time::Millis;
 use crate::usage::{Hold, Micros, Usage};
 
@@ -109,10 +110,14 @@ pub struct TurnCompleted {
     /// What each call of the reply is, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Appraisal>,
-    /// Whether the words fit the schema of the run's result; none: there is no
-    /// schema, or these are not the last words.
+    /// Whether the words, or what `finish` is given, fit the schema of the run's
+    /// result; none: there is no schema, or the reply does not end the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
+    /// What the run gives back if it ends with this reply; none: what the first rule
+    /// reads from it, by which journals were folded before this stood in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
 }
 
 /// Whether a final answer fits its schema: judged once and journaled, so that a

@@ -66,9 +66,9 @@ impl Control {
             is_error,
         };
         if call.appraisal.tool.as_str() == FINISH && !is_error {
-            let output = output_of_finish(&call.arguments().value());
+            let first = output_of_finish(&call.arguments().value());
             if let Some(acting) = self.acting_mut() {
-                acting.finish = Some(output);
+                acting.finish = Some(acting.judged.clone().unwrap_or(first));
             }
         }
         self.sums.active = self.sums.active.plus(data.active);

@@ -257,10 +257,11 @@ fn after_reply(data: &TurnCompleted) -> Stage {
         return Stage::Thinking(Thinking::default());
     }
     if data.calls.is_empty() {
-        let output = match &data.fit {
-            None => output_of(data.reply.text()),
-            Some(Fit::Fits(given)) => output_of_data(given),
-            Some(Fit::Misfit(_)) => return Stage::Thinking(Thinking::default()),
+        let output = match (&data.fit, &data.output) {
+            (Some(Fit::Misfit(_)), _) => return Stage::Thinking(Thinking::default()),
+            (_, Some(judged)) => judged.clone(),
+            (Some(Fit::Fits(given)), None) => output_of_data(given),
+            (None, None) => output_of(data.reply.text()),
         };
         return Stage::Concluding(Concluding {
             output,
@@ -303,6 +304,7 @@ fn after_reply(data: &TurnCompleted) -> Stage {
     Stage::Acting(Acting {
         turn: data.turn,
         calls: calls.collect(),
+        judged: data.output.clone(),
         finish: None,
     })
 }

@@ -15,6 +15,7 @@ use crate::advance::advance;
 use crate::decide::place::out_of_place;
 use crate::draft::Draft;
 use crate::input::Replied;
+use crate::judge::ending::ending;
 use crate::refusal::Refusal;
 use crate::state::stage::{Asking, Stage};
 
@@ -88,7 +89,7 @@ pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Ref
     if draft.control.cancel.is_some() {
         return stopped(draft, paid, replied.active);
     }
-    draft.record(Event::TurnCompleted(Box::new(TurnCompleted {
+    let mut done = Box::new(TurnCompleted {
         turn,
         reply: answered.reply,
         stop: answered.stop,
@@ -98,7 +99,10 @@ pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Ref
         active: replied.active,
         calls: replied.calls,
         fit: replied.fit,
-    })))?;
+        output: None,
+    });
+    done.output = ending(&done);
+    draft.record(Event::TurnCompleted(done))?;
     paid.turns = 1;
     paid.settle(draft, answered.model, replied.active);
     advance(draft)

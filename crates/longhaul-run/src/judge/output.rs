@@ -1,6 +1,7 @@
-//! What a run gives back, read from its final words.
+//! What a run gives back, as the first rule reads it. Journals without a judged output
+//! are folded by it for ever, so that nobody is shown another text than was approved.
 //!
-//! Never: makes data up. Words that are no JSON object are only words.
+//! Never: changes. What is read better today is judged in `ending`, and journaled.
 
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Output;
@@ -10,7 +11,7 @@ use serde_json::Value;
 /// also the data.
 pub(crate) fn output_of(text: String) -> Output {
     let data = as_object(&text);
-    let confidence = data.as_ref().and_then(|raw| confidence(&raw.value()));
+    let confidence = data.as_ref().and_then(|raw| whole_percent(&raw.value()));
     Output {
         text,
         data,
@@ -23,12 +24,18 @@ pub(crate) fn output_of(text: String) -> Output {
 pub(crate) fn output_of_finish(input: &Value) -> Output {
     match input.get("output") {
         Some(Value::String(text)) => output_of(text.clone()),
-        Some(data) => output_of_data(&RawJson::of(data)),
+        Some(data) => Output {
+            text: data.to_string(),
+            confidence: whole_percent(data),
+            data: Some(RawJson::of(data)),
+            artifacts: Vec::new(),
+        },
         None => Output::default(),
     }
 }
 
-/// The output that data is: its own words where it has some, and all of it.
+/// The output that a final text is which fits its schema: its own words where it has
+/// some, and all of it. Such texts came after the first rule.
 pub(crate) fn output_of_data(data: &RawJson) -> Output {
     let value = data.value();
     let words = ["text", "summary"].iter().find_map(|name| {
@@ -37,7 +44,7 @@ pub(crate) fn output_of_data(data: &RawJson) -> Output {
     });
     Output {
         text: words.unwrap_or_else(|| data.as_str().to_owned()),
-        confidence: confidence(&value),
+        confidence: percent(&value),
         data: Some(data.clone()),
         artifacts: Vec::new(),
     }
@@ -55,7 +62,7 @@ pub(crate) fn output_of_edit(edited: &RawJson) -> Output {
         Ok(output) if whole => output,
         Ok(_) | Err(_) => Output {
             text: edited.as_str().to_owned(),
-            confidence: confidence(&value),
+            confidence: whole_percent(&value),
             data: Some(edited.clone()),
             artifacts: Vec::new(),
         },
@@ -77,7 +84,13 @@ fn as_object(text: &str) -> Option<RawJson> {
     RawJson::parse(inner).ok()
 }
 
-fn confidence(data: &Value) -> Option<u8> {
+fn whole_percent(data: &Value) -> Option<u8> {
+    let percent = data.get("confidence")?.as_u64()?;
+    u8::try_from(percent).ok().filter(|percent| *percent <= 100)
+}
+
+/// How sure data says it is, in percent.
+pub(crate) fn percent(data: &Value) -> Option<u8> {
     let percent = data.get("confidence")?.as_f64()?;
     (0.0..=100.0)
         .contains(&percent)
@@ -106,10 +119,9 @@ mod tests {
 
     #[test]
     fn confidence_is_a_percentage() {
-        assert_eq!(
-            output_of(r#"{"confidence": 90}"#.into()).confidence,
-            Some(90)
-        );
-        assert_eq!(output_of(r#"{"confidence": 900}"#.into()).confidence, None);
+        let sure = |text: &str| output_of(text.into()).confidence;
+        assert_eq!(sure(r#"{"confidence": 90}"#), Some(90));
+        assert_eq!(sure(r#"{"confidence": 900}"#), None);
+        assert_eq!(sure(r#"{"confidence": 87.5}"#), None);
     }
 }

@@ -117,6 +117,9 @@ pub struct Acting {
     pub turn: u32,
     /// In the model's order.
     pub calls: Vec<Call>,
+    /// What `finish` gives, judged when the reply came; none: what the first rule reads.
+    #[serde(default)]
+    pub judged: Option<Output>,
     /// The reply asked to end the run with this.
     pub finish: Option<Output>,
 }
