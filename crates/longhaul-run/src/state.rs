@@ -6,6 +6,7 @@
 pub mod call;
 pub mod circles;
 pub mod control;
+pub mod misfits;
 pub mod seen;
 pub mod sleep;
 pub mod stage;

@@ -23,7 +23,7 @@ pub(crate) fn wants_look(control: &Control, thinking: &Thinking) -> bool {
 /// it is the newest that the model reads, and what stands before it stays cached.
 pub(super) fn asides(draft: &Draft<'_>) -> Vec<Aside> {
     let control = &draft.control;
-    let output = control.misfit.as_ref().map(|why| Aside {
+    let output = control.misfits.untold().map(|why| Aside {
         about: About::Output,
         text: format!(
             "[longhaul] This does not end the run: {why}. Call `finish` with an output that \
@@ -49,6 +49,17 @@ pub(super) fn asides(draft: &Draft<'_>) -> Vec<Aside> {
             text: Arc::clone(words),
         });
     output.into_iter().chain(circles).chain(world).collect()
+}
+
+/// The end of a run whose answers do not fit, however often it was told.
+pub(super) fn misfit(control: &Control) -> Option<Fault> {
+    control.misfits.too_many().map(|(count, why)| {
+        let words =
+            format!("{count} final answers did not fit the output's schema; the last one: {why}");
+        let hint = "look at the answers with `longhaul show`, then change the schema, the prompt \
+            or the model";
+        Fault::new("output_invalid", words, hint)
+    })
 }
 
 /// The end of a run that was told and went on in its circle.

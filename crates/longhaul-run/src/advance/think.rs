@@ -40,6 +40,9 @@ pub(super) fn think(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
         return Ok(Go::On);
     };
     let thinking = thinking.clone();
+    if let Some(fault) = aside::misfit(&draft.control) {
+        return close::fail(draft, fault);
+    }
     if let Some(cap) = draft.control.broke {
         return park(draft, Wait::Budget(cap));
     }

@@ -21,9 +21,6 @@ use crate::state::call::{Call, CallState};
 use crate::state::control::{Control, ROOM_TURNS};
 use crate::state::stage::{Acting, Asking, Concluding, Stage, Thinking};
 
-/// So often a model is told that its final answer does not fit.
-const CORRECTIONS_MAX: u32 = 3;
-
 /// What the result of a call that the token limit cut off says.
 const CUT_OFF: &str = "not run: the reply was cut off by the token limit";
 
@@ -67,7 +64,7 @@ impl Control {
     fn told(&mut self, asides: &[Aside]) -> Vec<Message> {
         for aside in asides {
             match aside.about {
-                About::Output => self.misfit = None,
+                About::Output => self.misfits.tell(),
                 About::Circles => self.circles = self.circles.told(),
                 About::World => {}
             }
@@ -107,7 +104,7 @@ impl Control {
         self.turns += 1;
         self.turn = data.turn;
         self.stage = after_reply(data);
-        self.judged(data.fit.as_ref());
+        self.misfits.judge(data);
         if let Some(fault) = doom(data) {
             self.doom = Some(fault);
         }
@@ -116,26 +113,6 @@ impl Control {
             return SILENT;
         }
         Ok(vec![Message::Assistant(Arc::clone(&data.reply))])
-    }
-
-    /// Whether the final answer fits; the model is told what does not, so often.
-    fn judged(&mut self, fit: Option<&Fit>) {
-        let Some(Fit::Misfit(why)) = fit else {
-            self.misfits = 0;
-            return;
-        };
-        self.misfits += 1;
-        if self.misfits <= CORRECTIONS_MAX {
-            self.misfit = Some(why.as_str().into());
-            return;
-        }
-        let words = format!(
-            "{} final answers in a row did not fit the output's schema; the last one: {why}",
-            self.misfits
-        );
-        let hint = "look at the answers with `longhaul show`, then change the schema, the prompt \
-            or the model";
-        self.doom = Some(Fault::new("output_invalid", words, hint));
     }
 
     pub(super) fn turn_failed(&mut self, data: &TurnFailed) -> Said {

@@ -18,6 +18,7 @@ use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::state::circles::Circles;
+use crate::state::misfits::Misfits;
 use crate::state::stage::{Acting, Asking, Stage};
 
 /// A conversation that was shortened has room for so many turns, or shortening
@@ -66,12 +67,9 @@ pub struct Control {
     /// Whether it turns in circles.
     #[serde(default)]
     pub(crate) circles: Circles,
-    /// Why the final answer does not fit, as long as the model was not told.
+    /// Final answers that did not fit.
     #[serde(default)]
-    pub(crate) misfit: Option<Arc<str>>,
-    /// So many final answers in a row did not fit.
-    #[serde(default)]
-    pub(crate) misfits: u32,
+    pub(crate) misfits: Misfits,
 }
 
 /// Why nobody drives a run.
@@ -159,8 +157,7 @@ impl Control {
             broke: None,
             cut_off: false,
             circles: Circles::default(),
-            misfit: None,
-            misfits: 0,
+            misfits: Misfits::default(),
         }
     }
 

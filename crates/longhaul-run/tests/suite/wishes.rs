@@ -205,7 +205,7 @@ fn a_result_that_does_not_fit_is_sent_back_three_times() {
         judged no title   => turn.completed turn.started(output)
         judged no title   => turn.completed turn.started(output)
         judged no title   => turn.completed run.failed(output_invalid) | failed
-        ? outcome         => output_invalid: 4 final answers in a row did not fit the output's schema; the last one: no title
+        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: no title
     "#,
     );
     check(
@@ -216,6 +216,57 @@ fn a_result_that_does_not_fit_is_sent_back_three_times() {
         judged no title   => turn.completed turn.started(output)
         judged fits {"title":"A","summary":"An A.","confidence":87.5} => turn.completed run.completed(An A.) | completed
         ? outcome         => {"text":"An A.","data":{"title":"A","summary":"An A.","confidence":87.5},"confidence":88}
+    "#,
+    );
+}
+
+#[test]
+fn answers_that_do_not_fit_are_counted_however_they_are_given() {
+    // A call in between makes none of them undone, and a person's word neither.
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        judged no title   => turn.completed turn.started(output)
+        call read/pure    => turn.completed tool.started(t2.1)
+        done t2.1 ok      => tool.completed(t2.1) turn.started
+        judged no title   => turn.completed turn.started(output)
+        steer after_batch Hurry. => steer.queued
+        judged no title   => turn.completed steer.delivered(after turn 4) turn.started(output)
+        call read/pure    => turn.completed tool.started(t5.1)
+        done t5.1 ok      => tool.completed(t5.1) turn.started
+        judged no author  => turn.completed run.failed(output_invalid) | failed
+        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: no author
+    "#,
+    );
+    // Words and calls count together. What is wrong with a call is its result: it is
+    // not said twice.
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        call finish/bad   => turn.completed tool.failed(t1.1) turn.started
+        ? said            => t1.1: ! there is no tool `finish`
+        judged no title   => turn.completed turn.started(output)
+        call finish/bad + finish/bad => turn.completed tool.failed(t3.1) tool.failed(t3.2) turn.started
+        call read/pure + finish/bad => turn.completed tool.failed(t4.2) tool.started(t4.1)
+        done t4.1 ok      => tool.completed(t4.1) run.failed(output_invalid) | failed
+        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: there is no tool `finish`
+    "#,
+    );
+    // Half a call is no answer, and one that fits at last ends the run.
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see               => run.perceived turn.started
+        call finish/bad   => turn.completed tool.failed(t1.1) turn.started
+        call finish/bad   => turn.completed tool.failed(t2.1) turn.started
+        call finish/bad   => turn.completed tool.failed(t3.1) turn.started
+        cut finish/bad    => turn.completed tool.failed(t4.1) turn.started
+        call finish/pure {"output": "A"} => turn.completed tool.completed(t5.1) run.completed(A) | completed
     "#,
     );
 }
