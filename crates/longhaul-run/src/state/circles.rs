@@ -1,4 +1,4 @@
-//! Whether a run turns in circles: the same call, the same result, again and again.
+//! Whether a run turns in circles: the same calls, the same results, again and again.
 //!
 //! Never: keeps the calls. A count and a hash cost the same at every length of a run.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::judge::names::{ASK_HUMAN, REPORT_BLOCKED, WAIT};
 use crate::state::call::{Call, CallState};
 
-/// How often in a row the newest call was made with the same result.
+/// How often in a row the calls of the newest reply were made with the same results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circles {
     /// So often ends the run; none: nobody counts.
@@ -32,11 +32,7 @@ impl Circles {
         if self.limit.is_none() {
             return self;
         }
-        calls.iter().fold(self, Self::after_one)
-    }
-
-    fn after_one(self, call: &Call) -> Self {
-        match print(call) {
+        match whole(calls) {
             Some(print) if self.last == Some(print) => Self {
                 count: self.count.saturating_add(1),
                 ..self
@@ -73,6 +69,20 @@ impl Circles {
     /// Whether it was told and goes on all the same.
     pub(crate) fn is_over(&self) -> bool {
         self.told && self.limit.is_some_and(|limit| self.count >= limit.max(2))
+    }
+}
+
+/// What two replies have in common that made the same calls in the same order and
+/// were given the same results; none: one of them waits.
+fn whole(calls: &[Call]) -> Option<Hash> {
+    let prints: Vec<Hash> = calls.iter().map(print).collect::<Option<_>>()?;
+    match prints.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        many => {
+            let prints: String = many.iter().map(Hash::to_string).collect();
+            Some(Hash::of(prints.as_bytes()))
+        }
     }
 }
 

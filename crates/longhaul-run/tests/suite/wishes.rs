@@ -175,19 +175,73 @@ fn another_call_another_result_or_a_wait_is_no_circle() {
 }
 
 #[test]
+fn the_calls_of_a_reply_are_one_round_of_a_circle() {
+    let pair = r#"call read/pure {"a":1} + read/pure {"a":2}"#;
+    let script = r#"
+        claim          => run.claimed | running
+        see circles=4  => run.perceived turn.started
+        PAIR           => turn.completed tool.started(t1.1) tool.started(t1.2)
+        done t1.1 one  => tool.completed(t1.1)
+        done t1.2 two  => tool.completed(t1.2) turn.started
+        PAIR           => turn.completed tool.started(t2.1) tool.started(t2.2)
+        done t2.2 two  => tool.completed(t2.2)
+        done t2.1 one  => tool.completed(t2.1) turn.started(circles)
+        PAIR           => turn.completed tool.started(t3.1) tool.started(t3.2)
+        done t3.1 one  => tool.completed(t3.1)
+        done t3.2 two  => tool.completed(t3.2) turn.started
+        PAIR           => turn.completed tool.started(t4.1) tool.started(t4.2)
+        done t4.1 one  => tool.completed(t4.1)
+        done t4.2 two  => tool.completed(t4.2) run.failed(stuck) | failed
+    "#;
+    check(plain(), &script.replace("PAIR", pair));
+}
+
+#[test]
+fn another_order_another_result_or_a_wait_in_a_reply_is_no_circle() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see circles=2  => run.perceived turn.started
+        call read/pure {"a":1} + read/pure {"a":2} => turn.completed tool.started(t1.1) tool.started(t1.2)
+        done t1.1 one  => tool.completed(t1.1)
+        done t1.2 two  => tool.completed(t1.2) turn.started
+        call read/pure {"a":2} + read/pure {"a":1} => turn.completed tool.started(t2.1) tool.started(t2.2)
+        done t2.1 two  => tool.completed(t2.1)
+        done t2.2 one  => tool.completed(t2.2) turn.started
+        call read/pure {"a":2} + read/pure {"a":1} => turn.completed tool.started(t3.1) tool.started(t3.2)
+        done t3.1 new  => tool.completed(t3.1)
+        done t3.2 one  => tool.completed(t3.2) turn.started
+        call read/pure {"a":2} => turn.completed tool.started(t4.1)
+        done t4.1 two  => tool.completed(t4.1) turn.started
+        call wait/pure {"for": "1s"} + read/pure {"a":2} => turn.completed tool.started(t5.1) tool.started(t5.2)
+        done t5.2 two  => tool.completed(t5.2) run.waiting(timer) | waiting timer
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => tool.completed(t5.1) turn.started
+        call read/pure {"a":2} => turn.completed tool.started(t6.1)
+        done t6.1 two  => tool.completed(t6.1) turn.started
+    "#,
+    );
+}
+
+#[test]
 fn many_at_once_are_told_before_they_are_stopped() {
     check(
         plain(),
         r#"
         claim                 => run.claimed | running
         see circles=2         => run.perceived turn.started
-        call read/pure + read/pure + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2) tool.started(t1.3)
+        call read/pure + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2)
         done t1.1 same        => tool.completed(t1.1)
-        done t1.2 same        => tool.completed(t1.2)
-        done t1.3 same        => tool.completed(t1.3) turn.started(circles)
+        done t1.2 same        => tool.completed(t1.2) turn.started
+        call read/pure + read/pure => turn.completed tool.started(t2.1) tool.started(t2.2)
+        done t2.1 same        => tool.completed(t2.1)
+        done t2.2 same        => tool.completed(t2.2) turn.started(circles)
         steer after_batch     => steer.queued
-        call read/pure        => turn.completed tool.started(t2.1)
-        done t2.1 same        => tool.completed(t2.1) steer.delivered(after turn 2) turn.started
+        call read/pure + read/pure => turn.completed tool.started(t3.1) tool.started(t3.2)
+        done t3.1 same        => tool.completed(t3.1)
+        done t3.2 same        => tool.completed(t3.2) steer.delivered(after turn 3) turn.started
         say Done.             => turn.completed run.completed(Done.) | completed
     "#,
     );
