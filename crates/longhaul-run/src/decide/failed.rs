@@ -35,7 +35,7 @@ pub(super) fn failed(
         true => None,
         false => fallback(draft, &failure),
     };
-    let turns = instead.is_some() || is_no_loss(draft);
+    let turns = instead.is_some() || is_no_loss(draft, &failure);
     note(draft, &failure, Noted { active, instead })?;
     // The driver let go of its call without being told to by a cancel: it drains.
     if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
@@ -51,7 +51,9 @@ pub(super) fn failed(
     let Stage::Thinking(thinking) = &draft.control.stage else {
         return advance(draft);
     };
-    if let Some(delay) = call_delay(draft.run.id, thinking.failures, &failure) {
+    // What need not be done counts as no failure of the run's; it is waited for all the same.
+    let failures = thinking.failures.max(1);
+    if let Some(delay) = call_delay(draft.run.id, failures, &failure) {
         return sleep(draft, delay, class);
     }
     let again = draft.control.policy.retry.after(draft.control.attempt);
@@ -79,7 +81,7 @@ fn fallback(draft: &Draft<'_>, failure: &Failure) -> Option<String> {
     let Stage::Asking(asking) = &draft.control.stage else {
         return None;
     };
-    if class == FailureClass::ContextOverflow || !class.counts() || is_no_loss(draft) {
+    if class == FailureClass::ContextOverflow || !class.counts() || is_no_loss(draft, failure) {
         return None;
     }
     let delay = call_delay(draft.run.id, asking.failures + 1, failure);
@@ -88,16 +90,30 @@ fn fallback(draft: &Draft<'_>, failure: &Failure) -> Option<String> {
 }
 
 /// Whether the run goes on at once whatever became of the call: the conversation
-/// need not be shortened yet, or its own model can do it.
-fn is_no_loss(draft: &Draft<'_>) -> bool {
+/// need not be shortened yet, or its own model can do it. A model that wants to be
+/// left alone is: what would be asked next, it would be asked.
+fn is_no_loss(draft: &Draft<'_>, failure: &Failure) -> bool {
     match &draft.control.stage {
-        Stage::Asking(asking) => asking.is_early() || asking.model.is_some(),
+        Stage::Asking(asking) => {
+            let own = draft.run.transcript.model();
+            let is_own = asking.asks(own) == own;
+            (asking.is_early() || asking.model.is_some()) && !(is_own && wants_rest(failure))
+        }
         Stage::New
         | Stage::Thinking(_)
         | Stage::Acting(_)
         | Stage::Concluding(_)
         | Stage::Ended(_) => false,
     }
+}
+
+/// Whether the provider wants fewer requests, or says when it can be asked again.
+fn wants_rest(failure: &Failure) -> bool {
+    let limits = matches!(
+        failure.class,
+        FailureClass::RateLimit | FailureClass::Overloaded
+    );
+    limits || (failure.class.may_pass() && failure.retry_after.is_some())
 }
 
 /// What is written down beside a failure.

@@ -35,13 +35,7 @@ fn a_conversation_is_shortened_before_it_fills_the_window() {
 #[test]
 fn what_need_not_be_shortened_yet_is_kept_when_that_fails() {
     // Whatever it fails of, the run goes on at once with what it has.
-    for class in [
-        "auth",
-        "rate_limit",
-        "refused",
-        "network",
-        "context_overflow",
-    ] {
+    for class in ["auth", "refused", "network", "context_overflow"] {
         check(
             plain(),
             &format!(
@@ -75,6 +69,77 @@ fn what_need_not_be_shortened_yet_is_kept_when_that_fails() {
         err refused          => turn.failed(refused) run.failed(context_overflow) | failed
         ? outcome            => context_overflow: the conversation could not be shortened: the provider said refused
     "#,
+    );
+}
+
+#[test]
+fn a_model_that_wants_to_be_left_alone_is_also_when_it_sums_up() {
+    let start = r#"
+        claim           => run.claimed | running
+        PEER            => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+    "#;
+    let own = start.replace("PEER", "peer 10000     ");
+    // It need not be shortened yet: when the time has come the run goes on with what it has.
+    for (failure, wait) in [
+        ("rate_limit 20", "rate_limit"),
+        ("overloaded 20", "retry"),
+        ("server 20", "retry"),
+    ] {
+        let class = failure.split(' ').next().unwrap();
+        check(
+            plain(),
+            &format!(
+                "{own}
+            err {failure} => turn.failed({class}) run.waiting({wait}) | waiting {wait}
+            ? timers      => [20000]
+            fire          => timer.fired | running
+            claim         => run.claimed
+            go            => turn.started
+            ? step        => ask turn 3 try 2 max 1491
+            ? model       => scripted/poem
+        "
+            ),
+        );
+    }
+    // As with any call: where that takes too long another model is asked, now.
+    check(
+        plain(),
+        &format!(
+            "{own}
+        err rate_limit 40 => turn.failed(rate_limit) turn.started
+        ? step            => ask turn 3 try 2 max 1491
+        ? model           => scripted/spare
+    "
+        ),
+    );
+    // Whoever sums up may be the run's own model by name.
+    let named = start.replace("PEER", "peer 10000 scripted/poem");
+    check(
+        plain(),
+        &format!(
+            "{named}
+        err rate_limit 20 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        fire              => timer.fired | running
+        claim             => run.claimed
+        go                => turn.started
+        ? step            => compact turn 3 try 2
+    "
+        ),
+    );
+    // Another model's limit is none of the run's.
+    let other = start.replace("PEER", "peer 10000 b/x ");
+    check(
+        plain(),
+        &format!(
+            "{other}
+        err rate_limit 20 => turn.failed(rate_limit) turn.started
+        ? step            => compact turn 3 try 2
+    "
+        ),
     );
 }
 
