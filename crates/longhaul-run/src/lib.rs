@@ -20,6 +20,7 @@ pub mod submit;
 
 pub use decide::decide;
 pub use input::{Input, Moment};
+pub use judge::output::unfenced;
 pub use judge::rules::denied;
 pub use next::{Step, next};
 pub use refusal::Refusal;

@@ -69,15 +69,19 @@ pub(crate) fn output_of_edit(edited: &RawJson) -> Output {
     }
 }
 
-fn as_object(text: &str) -> Option<RawJson> {
+/// The text in the one fence around it, or the text itself.
+pub fn unfenced(text: &str) -> &str {
     let inner = text.trim();
-    let inner = match inner
+    let fenced = inner
         .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"))
-    {
-        Some(fenced) => fenced.strip_prefix("json").unwrap_or(fenced).trim(),
-        None => inner,
-    };
+        .and_then(|rest| rest.strip_suffix("```"));
+    fenced.map_or(inner, |fenced| {
+        fenced.strip_prefix("json").unwrap_or(fenced).trim()
+    })
+}
+
+fn as_object(text: &str) -> Option<RawJson> {
+    let inner = unfenced(text);
     if !inner.starts_with('{') {
         return None;
     }
