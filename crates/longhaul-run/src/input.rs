@@ -138,7 +138,8 @@ pub struct Replied {
     pub answered: Answered,
     /// One for each call, in the model's order.
     pub calls: Vec<Appraisal>,
-    /// Whether the words fit the schema of the run's result.
+    /// Whether the words, or what a `finish` without a problem is given, fit the schema
+    /// of the run's result.
     pub fit: Option<Fit>,
     /// How long it took.
     pub active: Millis,

@@ -20,7 +20,7 @@ pub(crate) fn ending(done: &TurnCompleted) -> Option<Output> {
         (Some(input), fit) => (of_finish(&input, fit.as_ref()), output_of_finish(&input)),
         (None, Some(Fit::Misfit(_))) => return None,
         (None, _) if !done.calls.is_empty() || done.stop == StopReason::PauseTurn => return None,
-        (None, Some(Fit::Fits(given))) => (output_of_data(given), output_of_data(given)),
+        (None, Some(Fit::Fits(given))) => (of_fitting(given), output_of_data(given)),
         (None, None) => {
             let text = done.reply.text();
             (of_text(text.clone()), output_of(text))
@@ -40,10 +40,21 @@ fn finish(done: &TurnCompleted) -> Option<Value> {
 
 fn of_finish(input: &Value, fit: Option<&Fit>) -> Output {
     match (fit, input.get("output")) {
-        (Some(Fit::Fits(given)), _) => output_of_data(given),
+        (Some(Fit::Fits(given)), _) => of_fitting(given),
         (_, Some(Value::String(text))) => of_text(text.clone()),
         (_, Some(data)) => output_of_data(&RawJson::of(data)),
         (_, None) => Output::default(),
+    }
+}
+
+/// What fits its schema is data, also where that is a text: its words are the text.
+fn of_fitting(given: &RawJson) -> Output {
+    let first = output_of_data(given);
+    match given.value() {
+        Value::String(text) => Output { text, ..first },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            first
+        }
     }
 }
 

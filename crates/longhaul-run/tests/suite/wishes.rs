@@ -3,10 +3,16 @@
 //!
 //! Never: a judgement of its own. What was seen and whether it fits is told.
 
+use longhaul_core::event::turn::Fit;
+use longhaul_core::message::StopReason;
 use longhaul_core::policy::Policy;
+use longhaul_core::raw::RawJson;
+use longhaul_run::{Input, Run};
 
 use super::policies::plain;
+use super::world::World;
 use super::world::script::check;
+use super::world::talk::replied;
 
 fn looking() -> Policy {
     Policy {
@@ -272,6 +278,26 @@ fn a_result_that_does_not_fit_is_sent_back_three_times() {
         ? outcome         => {"text":"An A.","data":{"title":"A","summary":"An A.","confidence":87.5},"confidence":88}
     "#,
     );
+}
+
+#[test]
+fn a_text_that_fits_its_schema_is_data_whether_it_is_said_or_given() {
+    let expect = r#"{"text":"A title","data":"A title"}"#;
+    for (said, calls) in [
+        ("\"A title\"", ""),
+        ("", r#"finish/pure {"output": "A title"}"#),
+    ] {
+        let mut world = World::new(plain());
+        world.play("claim");
+        world.play("see");
+        let Input::Replied(mut replied) = replied(said, calls, StopReason::EndTurn) else {
+            panic!("a reply is replied");
+        };
+        replied.fit = Some(Fit::Fits(RawJson::parse("\"A title\"").unwrap()));
+        world.tell(Input::Replied(replied));
+        assert_eq!(world.shown("outcome"), expect, "{said}{calls}");
+        assert_eq!(Run::replay(&world.entries).unwrap(), world.run);
+    }
 }
 
 #[test]
