@@ -11,16 +11,74 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
     /// The text without them.
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str>;
 
-    /// The JSON without them.
+    /// The JSON without them: looked for in texts, in names and in numbers. A number
+    /// that holds one becomes a text; all else keeps its spelling.
     fn redact_json(&self, json: &RawJson) -> RawJson {
-        match self.redact(json.as_str()) {
-            Cow::Borrowed(_) => json.clone(),
-            // What stands for a secret is plain, so this is JSON still.
-            Cow::Owned(text) => match RawJson::parse(text) {
-                Ok(json) => json,
-                Err(_) => RawJson::null(),
-            },
+        let text = json.as_str();
+        // A letter may be spelled in several ways, but only with a backslash.
+        if !text.contains('\\') && matches!(self.redact(text), Cow::Borrowed(_)) {
+            return json.clone();
         }
+        let mut clean = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let (piece, after) = rest.split_at(piece_end(rest, first));
+            clean.push_str(&clean_piece(self, piece));
+            rest = after;
+        }
+        // Each piece is JSON by itself, so this never fails; and if it did, the
+        // secret would still not be shown.
+        RawJson::parse(clean).unwrap_or_else(|_| RawJson::of(&UNREADABLE))
+    }
+}
+
+/// What stands for a JSON that could not be cleaned.
+const UNREADABLE: &str = "{{secret}}";
+
+/// Where the first piece of a JSON ends: a text, a number, or what is between them.
+fn piece_end(json: &str, first: char) -> usize {
+    let is_number = |letter: char| matches!(letter, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    let is_plain = |letter: char| !matches!(letter, '"' | '-' | '0'..='9');
+    let end = match first {
+        '"' => text_end(json),
+        '-' | '0'..='9' => json.find(|letter| !is_number(letter)),
+        _ => json.find(|letter| !is_plain(letter)),
+    };
+    end.unwrap_or(json.len())
+}
+
+/// Where a text ends that begins here, its quotes included.
+fn text_end(json: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (place, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(place + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// One piece without secrets.
+fn clean_piece<'a>(redact: &(impl Redact + ?Sized), piece: &'a str) -> Cow<'a, str> {
+    let spelled = |text: &str| Cow::Owned(RawJson::of(&text).as_str().to_owned());
+    if piece.starts_with('"') {
+        // A half of a pair of letters is JSON, and no text that could be read.
+        let read = serde_json::from_str::<String>(piece);
+        return match redact.redact(read.as_deref().unwrap_or(piece)) {
+            Cow::Owned(clean) => spelled(&clean),
+            Cow::Borrowed(_) => Cow::Borrowed(piece),
+        };
+    }
+    match redact.redact(piece) {
+        Cow::Owned(clean)
+            if piece.starts_with(|letter: char| letter == '-' || letter.is_ascii_digit()) =>
+        {
+            spelled(&clean)
+        }
+        Cow::Owned(_) | Cow::Borrowed(_) => Cow::Borrowed(piece),
     }
 }
 
@@ -31,5 +89,55 @@ pub struct NoSecrets;
 impl Redact for NoSecrets {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two secrets, one of them a number.
+    #[derive(Debug)]
+    struct Two;
+
+    impl Redact for Two {
+        fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            let clean = text
+                .replace("pl\"ugh/1", "{{A}}")
+                .replace("48151623", "{{B}}");
+            match clean == text {
+                true => Cow::Borrowed(text),
+                false => Cow::Owned(clean),
+            }
+        }
+    }
+
+    #[test]
+    fn json_stays_json_without_its_secrets() {
+        for (json, clean) in [
+            (r#"{ "a" : 1.50 }"#, r#"{ "a" : 1.50 }"#),
+            (r#""48151623""#, r#""{{B}}""#),
+            ("48151623", r#""{{B}}""#),
+            (
+                r#"{"pin": -481516234.5e1, "n": 1.50}"#,
+                r#"{"pin": "-{{B}}4.5e1", "n": 1.50}"#,
+            ),
+            (
+                "[123456789048151623123456789]",
+                r#"["1234567890{{B}}123456789"]"#,
+            ),
+            (
+                r#"[true,"a pl\"ugh/1 b",null]"#,
+                r#"[true,"a {{A}} b",null]"#,
+            ),
+            // However it is spelled.
+            (r#""pl\u0022ugh\/1""#, r#""{{A}}""#),
+            (r#"{"48151623": "\n"}"#, r#"{"{{B}}": "\n"}"#),
+            (r#"["\ud800 48151623"]"#, r#"["\"\\ud800 {{B}}\""]"#),
+            (r#"["\\", "48151623"]"#, r#"["\\", "{{B}}"]"#),
+        ] {
+            let json = RawJson::parse(json).unwrap();
+            assert_eq!(Two.redact_json(&json).as_str(), clean, "{json:?}");
+        }
     }
 }
