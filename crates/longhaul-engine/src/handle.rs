@@ -3,6 +3,7 @@
 //! Never: drives a run. Everything said here is an append like any other.
 
 mod answer;
+mod clean;
 mod exchanges;
 mod keys;
 mod links;

@@ -20,6 +20,7 @@ mod suite {
     mod perception;
     mod progress;
     mod recover;
+    mod secrets;
     mod sim;
     mod simulation;
     mod steer;

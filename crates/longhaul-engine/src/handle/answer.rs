@@ -55,6 +55,7 @@ impl Longhaul {
             .map_or(0, |json| json.as_str().len());
         within("the note", note, NOTE_BYTES_MAX)?;
         within("the payload", payload, PAYLOAD_BYTES_MAX)?;
+        let answer = self.clean_answer(answer);
         let row = self.gate(gate).await?;
         let run = row.run;
         // Whoever comes late hears that, and not what else is wrong.

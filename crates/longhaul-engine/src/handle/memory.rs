@@ -60,7 +60,10 @@ impl Longhaul {
     pub async fn add_to_thread(&self, thread: &ThreadKey, said: Vec<Said>) -> Result<(), Error> {
         let bytes = said.iter().map(Said::bytes).sum();
         within("what is added to a thread", bytes, SAID_BYTES_MAX)?;
-        let messages = said.into_iter().map(Said::message).collect();
+        let messages = said.into_iter().map(Said::message);
+        let messages = messages
+            .map(|message| self.clean_message(message))
+            .collect();
         Ok(self.ports.shelves.extend_thread(thread, messages).await?)
     }
 
@@ -71,6 +74,7 @@ impl Longhaul {
 
     /// Keeps a note about a resource. The same key again changes nothing.
     pub async fn remember(&self, resource: &ResourceKey, note: NewNote) -> Result<Noted, Error> {
+        let note = self.clean_note(resource, note)?;
         Ok(self.ports.shelves.remember(resource, note).await?)
     }
 

@@ -27,7 +27,7 @@ impl Longhaul {
     /// Ends a run. When this returns nothing more of it can start.
     pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         within("the reason", reason.len(), REASON_BYTES_MAX)?;
-        let (by, reason) = (by.to_owned(), reason.to_owned());
+        let (by, reason) = (by.to_owned(), self.clean(reason.to_owned()));
         let close = Input::Close {
             by: by.clone(),
             reason: reason.clone(),

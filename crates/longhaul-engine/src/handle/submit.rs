@@ -106,7 +106,7 @@ impl Longhaul {
     /// The run that a task would become, and its agent's definition.
     fn prepare(&self, task: Task) -> Result<(NewRun, Blob), Error> {
         bounded(&task)?;
-        let input = self.ports.redact.redact_json(&task.input);
+        let task = self.clean_task(task);
         let agent = self.agent(&task.agent).map_err(|like| Error::NoAgent {
             name: task.agent.clone(),
             like,
@@ -141,7 +141,7 @@ impl Longhaul {
             links: task.links,
             tags: task.tags,
             metadata: task.metadata,
-            ..TaskSpec::new(id, agent.name.clone(), input, inbox)
+            ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
         Ok((submit(id, spec)?, definition))
     }

@@ -39,7 +39,7 @@ impl Longhaul {
         let steer = SteerId::from_bits(self.ports.mint.bits());
         let word = Word::Steer {
             steer,
-            text: text.into(),
+            text: self.clean(text.into()),
             delivery,
             by: by.to_owned(),
         };
@@ -55,7 +55,7 @@ impl Longhaul {
         if sent.iter().all(|row| row.steer != steer) {
             let word = Word::Steer {
                 steer,
-                text: message.text,
+                text: self.clean(message.text),
                 delivery: message.delivery,
                 by: message.by,
             };
@@ -68,7 +68,7 @@ impl Longhaul {
     pub async fn change_steer(&self, run: RunId, message: NewSteer) -> Result<(), Error> {
         let word = Word::ChangeSteer {
             steer: message.steer,
-            text: message.text,
+            text: self.clean(message.text),
             delivery: message.delivery,
             by: message.by,
         };

@@ -1,0 +1,162 @@
+//! Secrets that people and programs say by accident: at every door they are taken
+//! out, before a model reads them or anything keeps them.
+
+use std::sync::Arc;
+
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::steer::Delivery::AfterBatch;
+use longhaul_core::id::{CallId, ResourceKey, SteerId, ThreadKey};
+use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
+use longhaul_core::note::NewNote;
+use longhaul_core::policy::gate::Decision;
+use longhaul_core::raw::RawJson;
+use longhaul_engine::Task;
+use longhaul_engine::handle::{NewSteer, Said};
+use serde_json::json;
+
+use crate::suite::house::model::Line;
+use crate::suite::house::{House, SECRET, answer, plan};
+
+const HIDDEN: &str = "{{secret:WORD}}";
+
+/// It stands nowhere, and what stands for it does so often in the journal.
+fn is_hidden(house: &House, journal: &[Entry], (what, often): (&str, usize)) {
+    let written = journal.iter().map(|entry| entry.event.encode().unwrap());
+    let written: String = written.collect();
+    assert!(!written.contains(SECRET), "{what}: {written}");
+    let count = written.matches(HIDDEN).count();
+    assert!(count >= often, "{what}: {count} times in {written}");
+    let asked = format!("{:?}", house.actor.asked());
+    assert!(!asked.contains(SECRET), "{what}: {asked}");
+}
+
+/// A conversation with a secret wherever one can be.
+fn history() -> Vec<Message> {
+    let extra = || Some(RawJson::of(&json!({ "cited": SECRET })));
+    let reply = Reply {
+        dialect: "scripted".into(),
+        blocks: vec![
+            Block::Thinking(Thinking {
+                text: SECRET.into(),
+                signature: Some("sealed".into()),
+                extra: None,
+            }),
+            Block::Text(Words {
+                text: SECRET.into(),
+                extra: extra(),
+            }),
+            Block::Other(RawJson::of(&json!([SECRET]))),
+            Block::ToolCall(ToolCall {
+                id: "c".into(),
+                name: "look".into(),
+                input: RawJson::of(&json!({ "at": SECRET })),
+                extra: extra(),
+            }),
+        ],
+    };
+    let result = ToolResult {
+        call: CallId { turn: 1, index: 1 },
+        id: "c".into(),
+        content: vec![Part::Text(SECRET.into())],
+        is_error: false,
+    };
+    vec![
+        Message::user(SECRET),
+        Message::Assistant(Arc::new(reply)),
+        Message::Results(vec![result]),
+    ]
+}
+
+#[tokio::test]
+async fn what_comes_with_a_task_has_none() {
+    type Change = fn(&mut Task);
+    let table: [(&str, usize, Change); 4] = [
+        ("the input", 1, |task| {
+            task.input = RawJson::of(&json!({ "pin": SECRET }));
+        }),
+        ("the history", 7, |task| task.history = history()),
+        ("the context", 1, |task| {
+            let value = RawJson::of(&json!({ "deep": [SECRET] }));
+            task.context = [("user".to_owned(), value)].into();
+        }),
+        ("the actor", 1, |task| {
+            task.actor = Some(RawJson::of(&json!({ "token": SECRET })));
+        }),
+    ];
+    for (what, often, change) in table {
+        let house = plan([]).agent(|agent| agent.context = vec!["user".into()]);
+        let house = house.at_work();
+        let mut task = Task::new("tester", "Do it.");
+        change(&mut task);
+        let run = house.longhaul.submit(task).await.unwrap();
+        is_hidden(&house, &house.ended(run).await, (what, often));
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_at_a_gate_has_none() {
+    let table: [(&str, Decision); 3] = [
+        ("an answer", Decision::Answer(SECRET.into())),
+        ("a note", Decision::Answer("blue".into())),
+        ("a payload", Decision::Answer("blue".into())),
+    ];
+    for (what, decision) in table {
+        let house = plan([Line::call("ask_human", json!({ "question": "Which?" }))]).at_work();
+        let run = house.submit().await;
+        let gate = house.gate(run).await;
+        let mut said = answer(&gate, decision);
+        match what {
+            "a note" => said.note = Some(SECRET.into()),
+            "a payload" => said.payload = Some(RawJson::of(&json!({ "with": SECRET }))),
+            _ => {}
+        }
+        house.longhaul.answer(gate.spec.id, said).await.unwrap();
+        is_hidden(&house, &house.ended(run).await, (what, 1));
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_to_a_run_has_none() {
+    let house = plan([Line::call("wait", json!({ "signal": "go" }))]).at_work();
+    let run = house.submit().await;
+    house.gate(run).await;
+    let (longhaul, by) = (&house.longhaul, "cli:anna");
+    longhaul.steer(run, SECRET, AfterBatch, by).await.unwrap();
+    let message = |bits, text: &str| NewSteer {
+        steer: SteerId::from_bits(bits),
+        text: text.to_owned(),
+        delivery: AfterBatch,
+        by: by.to_owned(),
+    };
+    let once = longhaul.steer_once(run, message(7, SECRET)).await;
+    once.unwrap();
+    let plain = longhaul.steer_once(run, message(8, "plain")).await;
+    plain.unwrap();
+    let changed = longhaul.change_steer(run, message(8, SECRET)).await;
+    // It may have been read by now; then nothing was written.
+    drop(changed);
+    longhaul.cancel(run, by, SECRET).await.unwrap();
+    is_hidden(&house, &house.ended(run).await, ("steers", 3));
+    let shown = longhaul.show(run).await.unwrap();
+    assert!(!format!("{shown:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn what_programs_keep_has_none() {
+    let house = plan([]).open();
+    let longhaul = &house.longhaul;
+    let (thread, ada) = (
+        ThreadKey::new("letters").unwrap(),
+        ResourceKey::new("ada").unwrap(),
+    );
+    let said = vec![Said::User(SECRET.into()), Said::Assistant(SECRET.into())];
+    longhaul.add_to_thread(&thread, said).await.unwrap();
+    let kept = format!("{:?}", longhaul.thread(&thread, 9).await.unwrap());
+    let note = NewNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
+    longhaul.remember(&ada, note).await.unwrap();
+    let noted = format!("{:?}", longhaul.notes(&ada, None, 9).await.unwrap());
+    for (kept, often) in [(kept, 2), (noted, 2)] {
+        assert!(!kept.contains(SECRET), "{kept}");
+        assert_eq!(kept.matches(HIDDEN).count(), often, "{kept}");
+    }
+}
