@@ -14,6 +14,9 @@ mod hands;
 mod look;
 mod think;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt as _;
 use longhaul_core::port::tool::Stay;
 use longhaul_run::{Input, Step, next};
 
@@ -26,7 +29,7 @@ use crate::drive::look::{look, look_again};
 use crate::drive::think::think;
 use crate::error::Error;
 use crate::ledger::Told;
-use crate::ports::Ports;
+use crate::ports::{Ports, let_go};
 
 /// Drives a run. Dropping the future is a crash: nothing is lost by it but what
 /// no journal knows of.
@@ -35,10 +38,11 @@ pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
         run: charge.claimed.run,
         epoch: charge.claimed.epoch,
     };
-    let parted = go(ports, charge).await;
-    // Whatever was opened for this run alone is not needed while it rests.
-    ports.supplies.let_go(stay).await;
-    parted
+    let parted = AssertUnwindSafe(go(ports, charge)).catch_unwind().await;
+    // Whatever was opened for this run alone is not needed while it rests, also
+    // when that rest is one that nobody wanted.
+    let_go(ports, stay).await;
+    parted.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
@@ -15,7 +17,7 @@ use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::Stay;
 use longhaul_core::raw::Hash;
-use longhaul_core::time::Clock;
+use longhaul_core::time::{Clock, Millis};
 
 use crate::agent::Agent;
 use crate::agent::wish::Eye;
@@ -58,6 +60,28 @@ pub trait Supplies: Send + Sync + fmt::Debug {
 
     /// A run has let go of everything: what was opened for it alone is closed.
     async fn let_go(&self, stay: Stay);
+}
+
+/// So long is waited until what was opened for a stay is closed.
+const LET_GO_TIMEOUT: Millis = Millis::from_secs(10);
+
+/// Closes what was opened for a stay. Whoever can't close it in time is left alone
+/// with it: nobody else has to wait for that.
+pub(crate) async fn let_go(ports: &Ports, stay: Stay) {
+    let clock = &ports.clock;
+    let until = clock.now().plus(LET_GO_TIMEOUT);
+    let run = stay.run;
+    tokio::select! {
+        biased;
+        gone = AssertUnwindSafe(ports.supplies.let_go(stay)).catch_unwind() => {
+            if gone.is_err() {
+                tracing::error!(%run, "what was opened for it could not be closed: a panic");
+            }
+        }
+        () = clock.sleep_until(until) => {
+            tracing::warn!(%run, "what was opened for it was not closed in 10 s");
+        }
+    }
 }
 
 /// Nobody brings anything.

@@ -15,6 +15,7 @@ use crate::capsule::Capsule;
 use crate::error::Error;
 use crate::handle::{Longhaul, within};
 use crate::ledger::fold;
+use crate::ports::let_go;
 
 /// So long may a note be, and the data that come with an answer.
 const NOTE_BYTES_MAX: usize = 64 * 1024;
@@ -106,7 +107,7 @@ impl Longhaul {
             run: run.id(),
             epoch: looks,
         };
-        self.ports.supplies.let_go(stay).await;
+        let_go(&self.ports, stay).await;
         let capsule = opened?.map_err(bad)?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(equipped) = capsule.tool(&name) else {

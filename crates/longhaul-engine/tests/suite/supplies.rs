@@ -2,6 +2,7 @@
 
 use longhaul_core::policy::gate::Decision;
 use longhaul_core::raw::Body;
+use longhaul_testkit::door::Door;
 use serde_json::{Value, json};
 
 use crate::suite::house::model::Line;
@@ -68,4 +69,29 @@ async fn a_server_that_can_not_be_reached_keeps_the_run_waiting() {
     house.longhaul.answer(gate.spec.id, said).await.unwrap();
     assert_eq!(end(&house.ended(run).await), "done");
     assert_eq!(house.results().len(), 2);
+}
+
+#[tokio::test]
+async fn what_was_opened_is_closed_also_after_a_panic() {
+    let (stock, exit) = (Stock::default(), Door::shut());
+    stock.panics();
+    stock.leaving_by(&exit);
+    exit.open();
+    let house = plan([]).supplied(&stock).at_work();
+    let run = house.submit().await;
+    exit.reached(1).await;
+    assert_eq!(stock.let_go_of()[0], run);
+}
+
+#[tokio::test]
+async fn nobody_waits_long_for_what_can_not_be_closed() {
+    let (stock, exit) = (Stock::default(), Door::shut());
+    stock.brings(Some(vec!["mcp:shop/buy"]));
+    stock.leaving_by(&exit);
+    let mut house = plan([]).supplied(&stock).at_standing_clock().open();
+    house.hire(|options| options.concurrency = 1);
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.ended(first).await;
+    exit.reached(1).await;
+    house.pass_until(second, "run.completed").await;
 }

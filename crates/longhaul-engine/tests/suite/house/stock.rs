@@ -10,6 +10,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::Stay;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
+use longhaul_testkit::door::Door;
 
 use crate::suite::house::tool::{Deeds, Hand};
 
@@ -25,12 +26,32 @@ struct Kept {
     tools: Option<Vec<&'static str>>,
     deeds: Deeds,
     let_go: Vec<RunId>,
+    /// Whoever asks waits here first.
+    door: Option<Door>,
+    /// Whoever closes waits here afterwards.
+    exit: Option<Door>,
+    panics: bool,
 }
 
 impl Stock {
     /// Brings these from now on; none: nobody can be reached.
     pub(crate) fn brings(&self, tools: Option<Vec<&'static str>>) {
         self.0.lock().unwrap().tools = tools;
+    }
+
+    /// Whoever asks waits at this door from now on.
+    pub(crate) fn behind(&self, door: &Door) {
+        self.0.lock().unwrap().door = Some(door.clone());
+    }
+
+    /// Whoever closes waits at this door from now on.
+    pub(crate) fn leaving_by(&self, door: &Door) {
+        self.0.lock().unwrap().exit = Some(door.clone());
+    }
+
+    /// Whoever asks meets a mistake from now on.
+    pub(crate) fn panics(&self) {
+        self.0.lock().unwrap().panics = true;
     }
 
     pub(crate) fn deeds(&self) -> Deeds {
@@ -46,6 +67,12 @@ impl Stock {
 #[async_trait]
 impl Supplies for Stock {
     async fn find(&self, name: &str, _stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
+        let door = self.0.lock().unwrap().door.clone();
+        if let Some(door) = door {
+            door.pass().await;
+        }
+        let panics = self.0.lock().unwrap().panics;
+        assert!(!panics, "a shop with a mistake");
         let kept = self.0.lock().unwrap();
         let tools = (name == NAME).then_some(&kept.tools)?;
         let Some(tools) = tools else {
@@ -58,6 +85,13 @@ impl Supplies for Stock {
     }
 
     async fn let_go(&self, stay: Stay) {
-        self.0.lock().unwrap().let_go.push(stay.run);
+        let exit = {
+            let mut kept = self.0.lock().unwrap();
+            kept.let_go.push(stay.run);
+            kept.exit.clone()
+        };
+        if let Some(exit) = exit {
+            exit.pass().await;
+        }
     }
 }
