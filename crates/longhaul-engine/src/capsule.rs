@@ -50,26 +50,76 @@ pub(crate) struct Capsule {
 /// A capsule, or the sentence that says what to configure.
 pub(crate) type Opened = Result<Capsule, String>;
 
+/// The tools that others bring, by the names that an agent's file has for them.
+pub(crate) type Brought = BTreeMap<String, Vec<Equipped>>;
+
+/// The agent that a run is pinned to, or the sentence that says why not.
+pub(crate) async fn pinned(ports: &Ports, run: &Run) -> Result<Result<Arc<Agent>, String>, Error> {
+    let task = run.task();
+    let version = task.definition;
+    let read = ports.definitions.read(&*ports.shelves, version).await?;
+    Ok(read.ok_or_else(|| {
+        format!(
+            "The definition {version} of agent `{}` is not in the store, or not one that \
+             this build can read. Use the build that submitted the run.",
+            task.agent
+        )
+    }))
+}
+
+/// What an agent names and this worker does not have itself: others may bring it,
+/// and that may take long.
+pub(crate) fn lacking(ports: &Ports, agent: &Agent) -> Vec<String> {
+    let lacks = |name: &&str| ports.tools.find(name).is_none();
+    names(ports, agent)
+        .into_iter()
+        .filter(lacks)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Lets others bring these for a driver's stay.
+pub(crate) async fn bring(
+    ports: &Ports,
+    agent: &Agent,
+    names: &[String],
+    stay: Stay,
+) -> Result<Brought, String> {
+    let mut brought = Brought::new();
+    for name in names {
+        let Some(supplied) = ports.supplies.find(name, stay).await else {
+            return Err(format!(
+                "Agent `{}` uses the tool `{name}`, which this worker does not have. \
+                 Configure it, or start a worker that has it.",
+                agent.name
+            ));
+        };
+        brought.insert(name.clone(), supplied?);
+    }
+    Ok(brought)
+}
+
 impl Capsule {
     /// Looks up everything that a run needs and that is not data.
     pub(crate) async fn open(ports: &Ports, run: &Run, epoch: Epoch) -> Result<Opened, Error> {
-        let task = run.task();
-        let read = ports.definitions.read(&*ports.shelves, task.definition);
-        let Some(agent) = read.await? else {
-            let version = task.definition;
-            return Ok(Err(format!(
-                "The definition {version} of agent `{}` is not in the store, or not one that \
-                 this build can read. Use the build that submitted the run.",
-                task.agent
-            )));
+        let agent = match pinned(ports, run).await? {
+            Ok(agent) => agent,
+            Err(sentence) => return Ok(Err(sentence)),
         };
-        Ok(Self::equip(ports, run, epoch, agent).await)
+        let stay = Stay {
+            run: run.id(),
+            epoch,
+        };
+        let names = lacking(ports, &agent);
+        let brought = bring(ports, &agent, &names, stay).await;
+        Ok(brought.and_then(|brought| Self::equip(ports, run, agent, brought)))
     }
 
-    async fn equip(ports: &Ports, run: &Run, epoch: Epoch, agent: Arc<Agent>) -> Opened {
+    /// The capsule of an agent for which others brought these.
+    pub(crate) fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>, brought: Brought) -> Opened {
         let task = run.task();
         let models = find(ports, &asked(ports, run, &agent))?;
-        let (mut tools, supplied) = tools(ports, run, epoch, &agent).await?;
+        let (mut tools, supplied) = tools(ports, run, &agent, brought)?;
         let contract = contract(&agent)?;
         if let Some(contract) = &contract {
             let card = control::finish_with(contract).map(Equipped::control);
@@ -204,47 +254,41 @@ fn asked(ports: &Ports, run: &Run, agent: &Agent) -> Vec<String> {
     }
 }
 
-/// The tools of a run, and which of them others bring. After the model was told of
-/// its tools nothing comes to them; what others no longer bring is gone, and a call
-/// of it says so.
-async fn tools(
-    ports: &Ports,
-    run: &Run,
-    epoch: Epoch,
-    agent: &Agent,
-) -> Result<(BTreeMap<String, Equipped>, Vec<String>), String> {
-    let stay = Stay {
-        run: run.id(),
-        epoch,
-    };
-    let mut tools = BTreeMap::new();
-    let mut brought = Vec::new();
+/// The names of all that an agent uses.
+fn names<'a>(ports: &Ports, agent: &'a Agent) -> Vec<&'a str> {
     let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
     let reads = !agent.skills.is_empty() && ports.tools.find(READ_SKILL).is_some();
     let reading = reads.then_some(READ_SKILL);
     let named = agent.tools.iter().map(String::as_str);
-    for name in named.chain(paging).chain(reading) {
+    named.chain(paging).chain(reading).collect()
+}
+
+/// The tools of a run, and which of them others bring. After the model was told of
+/// its tools nothing comes to them; what others no longer bring is gone, and a call
+/// of it says so.
+fn tools(
+    ports: &Ports,
+    run: &Run,
+    agent: &Agent,
+    mut brought: Brought,
+) -> Result<(BTreeMap<String, Equipped>, Vec<String>), String> {
+    let mut tools = BTreeMap::new();
+    let mut supplied = Vec::new();
+    for name in names(ports, agent) {
         if let Some(equipped) = ports.tools.find(name) {
             walls(agent, equipped)?;
             tools.insert(name.to_owned(), equipped.clone());
             continue;
         }
-        let Some(supplied) = ports.supplies.find(name, stay).await else {
-            return Err(format!(
-                "Agent `{}` uses the tool `{name}`, which this worker does not have. \
-                 Configure it, or start a worker that has it.",
-                agent.name
-            ));
-        };
-        for equipped in supplied? {
+        for equipped in brought.remove(name).unwrap_or_default() {
             let name = equipped.card().name.as_str().to_owned();
             if !run.is_perceived() || run.sights().supplied().contains(&name) {
-                brought.push(name.clone());
+                supplied.push(name.clone());
                 tools.insert(name, equipped);
             }
         }
     }
-    Ok((tools, brought))
+    Ok((tools, supplied))
 }
 
 fn contract(agent: &Agent) -> Result<Option<Contract>, String> {

@@ -50,6 +50,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
     let mut input = match arrived {
         Arrived::Equipped => Some(Input::GoOn),
         Arrived::Missing(sentence) => Some(Input::Missing(sentence)),
+        Arrived::Gone => return Ok(Parting::Gone),
     };
     while let Some(said) = input.take() {
         if desk.ledger.tell(said).await? == Told::Gone {

@@ -2,10 +2,17 @@
 //!
 //! Never: keeps anything that a crash could miss.
 
-use longhaul_core::port::model::Ask;
-use longhaul_core::raw::{BlobRef, Body};
+use std::pin::pin;
 
-use crate::capsule::Capsule;
+use longhaul_core::port::model::Ask;
+use longhaul_core::port::store::Claimed;
+use longhaul_core::port::tool::Stay;
+use longhaul_core::raw::{BlobRef, Body};
+use longhaul_core::time::Millis;
+
+use crate::agent::Agent;
+use crate::capsule::{Brought, Capsule, bring, lacking, pinned};
+use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::charge::Charge;
 use crate::drive::gauge::Gauge;
 use crate::drive::hands::Hands;
@@ -14,6 +21,9 @@ use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::ports::Ports;
 use crate::stop::Stop;
+
+/// So long is waited for all that others bring.
+const BRING_TIMEOUT: Millis = Millis::from_secs(90);
 
 /// What a driver has before it.
 #[derive(Debug)]
@@ -37,28 +47,82 @@ pub(super) enum Arrived {
     Equipped,
     /// This sentence says what is not.
     Missing(String),
+    /// The run is not ours any more, or is to be let go of.
+    Gone,
 }
 
 impl Desk {
     /// Folds the journal and looks up what the run needs.
     pub(super) async fn open(ports: &Ports, charge: Charge) -> Result<(Self, Arrived), Error> {
-        let epoch = charge.claimed.epoch;
-        let ledger = Ledger::open(ports, charge.worker, charge.claimed).await?;
-        let (capsule, arrived) = match Capsule::open(ports, ledger.run(), epoch).await? {
-            Ok(capsule) => (Some(capsule), Arrived::Equipped),
-            Err(sentence) => (None, Arrived::Missing(sentence)),
-        };
-        let desk = Self {
+        let mut desk = Self {
             ports: ports.clone(),
-            ledger,
+            ledger: Ledger::open(ports, charge.worker, charge.claimed).await?,
             lease: charge.lease,
             stop: charge.stop,
-            capsule,
+            capsule: None,
             hands: Hands::default(),
             gauge: Gauge::default(),
             texts: Vec::new(),
         };
+        let arrived = desk.equip().await?;
         Ok((desk, arrived))
+    }
+
+    async fn equip(&mut self) -> Result<Arrived, Error> {
+        let agent = match pinned(&self.ports, self.ledger.run()).await? {
+            Ok(agent) => agent,
+            Err(sentence) => return Ok(Arrived::Missing(sentence)),
+        };
+        let names = lacking(&self.ports, &agent);
+        let brought = match self.bring(&agent, &names).await? {
+            First::Done(Ok(brought)) => brought,
+            First::Done(Err(sentence)) => return Ok(Arrived::Missing(sentence)),
+            // To come to its end it needs nothing of others.
+            First::Cut(Cut::Cancelled | Cut::Interrupted) => Brought::new(),
+            First::Cut(Cut::Stopping | Cut::Lost) => return Ok(Arrived::Gone),
+        };
+        let opened = Capsule::equip(&self.ports, self.ledger.run(), agent, brought);
+        Ok(match opened {
+            Ok(capsule) => {
+                self.capsule = Some(capsule);
+                Arrived::Equipped
+            }
+            Err(sentence) => Arrived::Missing(sentence),
+        })
+    }
+
+    /// Waits for what others bring, and hears meanwhile what is said to the run.
+    async fn bring(
+        &mut self,
+        agent: &Agent,
+        names: &[String],
+    ) -> Result<First<Result<Brought, String>>, Error> {
+        if names.is_empty() {
+            return Ok(First::Done(Ok(Brought::new())));
+        }
+        let Claimed { run, epoch, .. } = *self.ledger.claimed();
+        let (ports, stop) = (&self.ports, &self.stop);
+        let until = ports.clock.now().plus(BRING_TIMEOUT);
+        let bringing = pin!(async {
+            tokio::select! {
+                biased;
+                brought = bring(ports, agent, names, Stay { run, epoch }) => First::Done(brought),
+                // Nothing was begun that would be waited for.
+                () = stop.draining() => First::Cut(Cut::Stopping),
+                () = ports.clock.sleep_until(until) => First::Done(Err(late(agent, names))),
+            }
+        });
+        let mut ears = Ears {
+            ledger: &mut self.ledger,
+            lease: &self.lease,
+            stop,
+            hears_messages: false,
+            gauge: None,
+        };
+        Ok(match ears.attend(bringing).await? {
+            First::Done(brought) => brought,
+            First::Cut(cut) => First::Cut(cut),
+        })
     }
 
     /// The question with prompt and table as texts: a model knows no blobs.
@@ -86,4 +150,15 @@ impl Desk {
         self.texts.push((at, text.clone()));
         Ok(text)
     }
+}
+
+/// What is said of tools that nobody brought in time.
+fn late(agent: &Agent, names: &[String]) -> String {
+    format!(
+        "Agent `{}` uses what others bring, and after {} s not all of it was there: `{}`. See \
+         whether it can be started, then answer here: it is asked for again.",
+        agent.name,
+        BRING_TIMEOUT.0 / 1_000,
+        names.join("`, `")
+    )
 }

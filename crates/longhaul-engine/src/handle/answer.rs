@@ -7,6 +7,7 @@ use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatu
 use longhaul_core::port::store::{GatesAsk, Refused};
 use longhaul_core::port::tool::Stay;
 use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Moment, Refusal, denied};
 
@@ -20,6 +21,9 @@ use crate::ports::let_go;
 /// So long may a note be, and the data that come with an answer.
 const NOTE_BYTES_MAX: usize = 64 * 1024;
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// So long is waited for the tools of a run whose edit is checked.
+const CHECK_TIMEOUT: Millis = Millis::from_secs(20);
 
 /// What became of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +105,16 @@ impl Longhaul {
         let (run, _) = fold(&self.ports, gate.run).await?;
         let bad = |why: String| Error::from(Refusal::BadTask(why));
         let looks = Epoch::default();
-        let opened = Capsule::open(&self.ports, &run, looks).await;
+        let clock = &self.ports.clock;
+        let until = clock.now().plus(CHECK_TIMEOUT);
+        let opened = tokio::select! {
+            biased;
+            opened = Capsule::open(&self.ports, &run, looks) => opened,
+            () = clock.sleep_until(until) => Ok(Err(format!(
+                "an edit can't be checked now: the tools of the run were not there after {} s",
+                CHECK_TIMEOUT.0 / 1_000
+            ))),
+        };
         // Whoever drives it has servers of its own.
         let stay = Stay {
             run: run.id(),

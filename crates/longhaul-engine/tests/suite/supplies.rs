@@ -1,7 +1,8 @@
 //! Tools that others bring: the table that the model was told of rules.
 
-use longhaul_core::policy::gate::Decision;
-use longhaul_core::raw::Body;
+use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Verdict};
+use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::time::Millis;
 use longhaul_testkit::door::Door;
 use serde_json::{Value, json};
 
@@ -69,6 +70,97 @@ async fn a_server_that_can_not_be_reached_keeps_the_run_waiting() {
     house.longhaul.answer(gate.spec.id, said).await.unwrap();
     assert_eq!(end(&house.ended(run).await), "done");
     assert_eq!(house.results().len(), 2);
+}
+
+/// A shop that does not answer before a door is open, at a clock that stands.
+fn slow() -> (Stock, Door, House) {
+    let (stock, door) = (Stock::default(), Door::shut());
+    stock.brings(Some(vec!["mcp:shop/buy"]));
+    stock.behind(&door);
+    let house = plan([]).supplied(&stock).at_standing_clock().open();
+    (stock, door, house)
+}
+
+#[tokio::test]
+async fn a_cancel_is_heard_while_a_server_starts() {
+    let (stock, door, mut house) = slow();
+    house.hire(|_| {});
+    let run = house.submit().await;
+    door.reached(1).await;
+    house
+        .longhaul
+        .cancel(run, "cli:anna", "enough")
+        .await
+        .unwrap();
+    assert_eq!(end(&house.ended(run).await), "run.cancelled");
+    assert_eq!(stock.deeds().all(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_worker_that_goes_does_not_wait_for_a_server() {
+    let (_, door, mut house) = slow();
+    let stop = house.hire(|_| {});
+    let run = house.submit().await;
+    door.reached(1).await;
+    // The clock stands: it goes by itself, and not because it is cut off.
+    stop.drain();
+    house.gone_home().await;
+    let row = house.longhaul.ports().store.row(run).await.unwrap();
+    assert_eq!(row.unwrap().worker, None);
+    door.open();
+    house.hire(|_| {});
+    assert_eq!(end(&house.ended(run).await), "done");
+}
+
+#[tokio::test]
+async fn a_server_that_never_starts_is_named() {
+    let (_, door, mut house) = slow();
+    house.hire(|_| {});
+    let run = house.submit().await;
+    door.reached(1).await;
+    house.pass_until(run, "run.blocked").await;
+    let gate = house.gate(run).await;
+    let named = "after 90 s not all of it was there: `mcp:shop`";
+    assert!(gate.spec.ask.contains(named), "{}", gate.spec.ask);
+    door.open();
+    let said = answer(&gate, Decision::Answer("It is there.".into()));
+    house.longhaul.answer(gate.spec.id, said).await.unwrap();
+    assert_eq!(end(&house.ended(run).await), "done");
+}
+
+#[tokio::test]
+async fn whoever_edits_a_call_is_not_kept_waiting_for_a_server() {
+    let stock = Stock::default();
+    stock.brings(Some(vec!["mcp:shop/buy"]));
+    let rule = GateRule {
+        tool: "mcp:shop/buy".into(),
+        subject: None,
+        verdict: Verdict::Ask("May it?".into()),
+        always: false,
+        timeout: None,
+        on_timeout: OnTimeout::Reject,
+        in_doubt: None,
+        approvers: Approvers::default(),
+        remind: None,
+    };
+    let house = plan([Line::call("mcp__shop__buy", json!({}))])
+        .supplied(&stock)
+        .agent(|agent| agent.rules = vec![rule])
+        .at_standing_clock()
+        .at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let door = Door::shut();
+    stock.behind(&door);
+    let edit = Decision::Edit(RawJson::of(&json!({ "text": "two" })));
+    let answered = house.longhaul.answer(gate.spec.id, answer(&gate, edit));
+    let passing = async {
+        door.reached(1).await;
+        house.clock.as_ref().unwrap().advance(Millis::from_secs(20));
+    };
+    let (answered, ()) = tokio::join!(answered, passing);
+    let said = answered.unwrap_err().to_string();
+    assert!(said.contains("can't be checked now"), "{said}");
 }
 
 #[tokio::test]
