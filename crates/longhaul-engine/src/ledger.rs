@@ -168,6 +168,34 @@ impl Ledger {
         }
     }
 
+    /// Writes what may as well be lost, such as how far a call is: once, and without
+    /// waiting for a store that can't write now.
+    pub(crate) async fn mention(&mut self, input: Input) -> Result<Told, Error> {
+        if !self.is_ours() {
+            return Ok(Told::Gone);
+        }
+        let Ok(batch) = decide(&self.run, input, Moment::at(self.now())) else {
+            return Ok(Told::On);
+        };
+        if batch.is_empty() {
+            return Ok(Told::On);
+        }
+        let append = self.own(batch);
+        match self.ports.store.append(append.clone()).await {
+            Ok(Appended::At { seq, now }) => {
+                self.take_in(append.batch.events, seq, now)?;
+                Ok(Told::On)
+            }
+            Ok(Appended::Fenced | Appended::RunEnded) => Ok(Told::Gone),
+            // What others wrote is read when somebody rings, or before the next fact.
+            Ok(Appended::MovedOn | Appended::NoRun | Appended::Refused(_)) => Ok(Told::On),
+            Err(error) => {
+                tracing::debug!(run = %append.run, %error, "a word was dropped");
+                Ok(Told::On)
+            }
+        }
+    }
+
     /// Whether nobody has claimed the run since, and it has not ended: an input
     /// is decided for the driver that the journal names.
     fn is_ours(&self) -> bool {
@@ -186,17 +214,19 @@ impl Ledger {
         Ok(Told::On)
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<Wrote, Error> {
+    /// An append of ours, after all that we know.
+    fn own(&self, batch: Batch) -> Append {
         let author = Author::Driver {
             worker: self.worker,
             epoch: self.claimed.epoch,
             after: self.run.seq(),
         };
-        let append = Append {
-            run: self.run.id(),
-            author,
-            batch,
-        };
+        let run = self.run.id();
+        Append { run, author, batch }
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<Wrote, Error> {
+        let append = self.own(batch);
         match self.persist(&append).await? {
             Appended::At { seq, now } => {
                 self.take_in(append.batch.events, seq, now)?;

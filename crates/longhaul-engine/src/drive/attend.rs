@@ -3,7 +3,7 @@
 //! Never: throws work away by itself. It says why the work should be cut off.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use longhaul_core::time::Clock;
 use longhaul_run::Input;
@@ -56,6 +56,20 @@ async fn heard_of(gauge: Option<(&Gauge, &dyn Clock)>) -> Input {
     }
 }
 
+/// Sees something through while work goes on; what the work gives is kept.
+async fn beside<T, U>(
+    work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+    mut other: Pin<&mut impl Future<Output = U>>,
+    done: &mut Option<T>,
+) -> U {
+    tokio::select! {
+        biased;
+        seen = other.as_mut() => return seen,
+        given = work => *done = Some(given),
+    }
+    other.await
+}
+
 impl Ears<'_> {
     /// Waits for work or for a reason to cut it off.
     pub(super) async fn attend<T>(
@@ -73,10 +87,15 @@ impl Ears<'_> {
                 () = self.stop.cutting() => return Ok(First::Cut(Cut::Stopping)),
                 () = self.ledger.nudged() => {}
                 word = heard_of(self.gauge) => {
-                    if self.ledger.tell(word).await? == Told::Gone {
-                        return Ok(First::Cut(Cut::Lost));
+                    let mut done = None;
+                    let telling = pin!(self.ledger.mention(word));
+                    // However long the store takes: the calls go on meanwhile.
+                    let told = beside(work.as_mut(), telling, &mut done).await?;
+                    match (done, told) {
+                        (Some(done), _) => return Ok(First::Done(done)),
+                        (None, Told::Gone) => return Ok(First::Cut(Cut::Lost)),
+                        (None, Told::On) => continue,
                     }
-                    continue;
                 }
             }
             self.ledger.catch_up().await?;

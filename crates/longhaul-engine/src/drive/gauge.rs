@@ -15,6 +15,11 @@ use tokio::sync::Notify;
 /// So much time passes between two words of a run's calls.
 const PACE: Millis = Millis::from_secs(1);
 
+/// So many words of one call are passed on at that pace, and those after them at
+/// another: a journal is read as a whole.
+const WORDS_MAX: u32 = 200;
+const SLOW_PACE: Millis = Millis::from_secs(60);
+
 /// The longest word.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
@@ -30,10 +35,37 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The calls under way, with what each said last and nobody heard.
-    calls: Vec<(CallId, Option<Word>)>,
+    /// The calls under way.
+    calls: Vec<Heard>,
     /// When somebody was told, by the clock that never goes back.
     told: Option<u64>,
+}
+
+/// What is heard of a call.
+#[derive(Debug)]
+struct Heard {
+    call: CallId,
+    /// What it said last and nobody heard.
+    word: Option<Word>,
+    /// How many of its words were passed on, and when the last of them was.
+    count: u32,
+    told: Option<u64>,
+}
+
+impl Heard {
+    /// How long its next word waits for its own sake.
+    fn waits(&self, nanos: u64) -> Millis {
+        match self.count < WORDS_MAX {
+            true => Millis::ZERO,
+            false => left(SLOW_PACE, self.told, nanos),
+        }
+    }
+}
+
+/// What is left of a pause that began then.
+fn left(pause: Millis, since: Option<u64>, nanos: u64) -> Millis {
+    let passed = since.map(|since| nanos.saturating_sub(since) / 1_000_000);
+    Millis(passed.map_or(0, |passed| pause.0.saturating_sub(passed)))
 }
 
 #[derive(Debug)]
@@ -49,7 +81,13 @@ impl Gauge {
 
     /// A call begins: what is given back is to be kept as long as it goes on.
     pub(super) fn begin(&self, call: CallId) -> Open {
-        self.with(|state| state.calls.push((call, None)));
+        let heard = Heard {
+            call,
+            word: None,
+            count: 0,
+            told: None,
+        };
+        self.with(|state| state.calls.push(heard));
         Open {
             gauge: self.clone(),
             call,
@@ -88,21 +126,23 @@ enum Due {
 
 impl State {
     fn take(&mut self, nanos: u64) -> Due {
-        let Some((call, word)) = self.calls.iter_mut().find(|(_, word)| word.is_some()) else {
+        let talking = self.calls.iter_mut().filter(|heard| heard.word.is_some());
+        let Some(heard) = talking.min_by_key(|heard| heard.waits(nanos)) else {
             return Due::Never;
         };
-        let since = self.told.map(|told| nanos.saturating_sub(told) / 1_000_000);
-        if let Some(left) = since.and_then(|since| PACE.0.checked_sub(since))
-            && left > 0
-        {
-            return Due::In(Millis(left));
+        let waits = heard.waits(nanos).max(left(PACE, self.told, nanos));
+        if waits > Millis::ZERO {
+            // Another call may have a word meanwhile that need not wait so long.
+            return Due::In(waits.min(PACE));
         }
-        let (call, Some(word)) = (*call, word.take()) else {
+        let Some(word) = heard.word.take() else {
             return Due::Never;
         };
+        heard.count = heard.count.saturating_add(1);
+        heard.told = Some(nanos);
         self.told = Some(nanos);
         Due::Now(Input::Progress {
-            call,
+            call: heard.call,
             percent: word.percent,
             message: word.message,
         })
@@ -119,7 +159,7 @@ pub(super) struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.gauge
-            .with(|state| state.calls.retain(|(call, _)| *call != self.call));
+            .with(|state| state.calls.retain(|heard| heard.call != self.call));
     }
 }
 
@@ -140,10 +180,38 @@ impl Progress for Reporter {
         };
         self.gauge.with(|state| {
             let mut calls = state.calls.iter_mut();
-            if let Some((_, last)) = calls.find(|(call, _)| *call == self.call) {
-                *last = Some(word);
+            if let Some(heard) = calls.find(|heard| heard.call == self.call) {
+                heard.word = Some(word);
             }
         });
         self.gauge.0.bell.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_call_that_talks_for_hours_is_heard_once_a_minute() {
+        let gauge = Gauge::default();
+        let calls = [1, 2].map(|index| CallId { turn: 1, index });
+        let _open = calls.map(|call| gauge.begin(call));
+        let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoSecrets);
+        let mut told = 0;
+        for second in 0..3_600 {
+            gauge
+                .reporter(calls[0], &redact)
+                .report(None, "still there");
+            let due = gauge.with(|state| state.take(second * SECOND));
+            told += u32::from(matches!(due, Due::Now(_)));
+        }
+        assert!((250..=260).contains(&told), "{told}");
+        // Its neighbour is heard at once.
+        gauge.reporter(calls[1], &redact).report(None, "begun");
+        let due = gauge.with(|state| state.take(3_600 * SECOND));
+        assert!(matches!(due, Due::Now(Input::Progress { call, .. }) if call == calls[1]));
     }
 }

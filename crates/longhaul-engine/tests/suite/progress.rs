@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::suite::house::eye::{Sight, Witness};
 use crate::suite::house::model::Line;
+use crate::suite::house::shaky::Fault;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{SECRET, count, end, plan};
 
@@ -74,6 +75,37 @@ async fn a_call_is_heard_once_a_second() {
     let journal = house.ended(run).await;
     assert_eq!(end(&journal), "done");
     assert_eq!(count(&journal, "tool.progress"), 3);
+}
+
+#[tokio::test]
+async fn a_word_that_can_not_be_written_stops_nobody() {
+    for (fault, words) in [
+        (Fault::Busy, 0),
+        (Fault::Full, 0),
+        (Fault::Broken, 0),
+        (Fault::Lost, 1),
+    ] {
+        let work = Hand::new("work", Pure, &Deeds::default()).doing(|_, around| {
+            around.progress.report(Some(10), "begun");
+            async {
+                for _ in 0..50 {
+                    tokio::task::yield_now().await;
+                }
+                Ok(ToolOutput::text("worked"))
+            }
+            .boxed()
+        });
+        // The clock stands: whoever waits for the store waits for ever.
+        let plan = plan([Line::call("work", json!({}))]).hands([work]);
+        let mut house = plan.at_standing_clock().open();
+        house.store.fail_append("tool.progress", fault);
+        house.hire(|_| {});
+        let run = house.submit().await;
+        let journal = house.ended(run).await;
+        assert_eq!(end(&journal), "done", "{fault:?}");
+        assert!(house.store.has_failed(), "{fault:?}");
+        assert_eq!(count(&journal, "tool.progress"), words, "{fault:?}");
+    }
 }
 
 #[tokio::test]
