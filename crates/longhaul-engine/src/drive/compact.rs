@@ -42,9 +42,10 @@ fn made(
     };
     let made = match answered.stop {
         StopReason::Refusal => Err("the model declined to sum it up"),
+        // What is missing from it would be gone for the model.
+        StopReason::MaxTokens => Err("the summary was cut off at its longest"),
         StopReason::EndTurn
         | StopReason::ToolUse
-        | StopReason::MaxTokens
         | StopReason::PauseTurn
         | StopReason::Other(_) => summary(cut, &answered.reply.text()),
     };

@@ -151,6 +151,7 @@ async fn a_summary_that_fails_or_is_no_gain_changes_nothing() {
     for line in [
         Line::Text(""),
         Line::Text(long),
+        Line::CutShort("We looked tw"),
         Line::Fail(Auth),
         Line::Fail(RateLimit),
         Line::Panic,

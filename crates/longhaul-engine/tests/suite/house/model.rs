@@ -24,6 +24,8 @@ use longhaul_testkit::door::Door;
 pub(crate) enum Line {
     /// It says this and is done.
     Text(&'static str),
+    /// It says this and has no room for more.
+    CutShort(&'static str),
     /// It wants tools used, all in one reply.
     Calls(Vec<(&'static str, Value)>),
     /// It fails.
@@ -107,6 +109,9 @@ impl Model for Actor {
                 Line::Text(text) => {
                     ear.words(text);
                     return Ok(answered(vec![words(text)], StopReason::EndTurn));
+                }
+                Line::CutShort(text) => {
+                    return Ok(answered(vec![words(text)], StopReason::MaxTokens));
                 }
                 Line::Calls(calls) => {
                     let calls = calls.into_iter().enumerate();
