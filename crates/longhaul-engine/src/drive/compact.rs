@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::event::turn::Purpose;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Answered, Ask};
@@ -21,7 +22,7 @@ use crate::summary::{Cut, older, question, summary};
 pub(super) async fn compact(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
     let messages = Arc::clone(&ask.messages);
     let asked = desk.ledger.run().transcript().asked().cloned();
-    let (heard, active) = ask_model(desk, question(ask)).await?;
+    let (heard, active) = ask_model(desk, question(ask), Purpose::Compact).await?;
     Ok(heard.told(active, |answered| {
         Some(made(&messages, asked.as_ref(), (answered, active)))
     }))

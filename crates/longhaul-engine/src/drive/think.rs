@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
+use longhaul_core::event::turn::Purpose;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::time::Millis;
@@ -60,7 +61,7 @@ impl Heard {
 
 /// Asks for the next turn. None: the run is not ours any more.
 pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
-    let (heard, active) = ask_model(desk, ask).await?;
+    let (heard, active) = ask_model(desk, ask, Purpose::Think).await?;
     Ok(heard.told(active, |answered| {
         let capsule = desk.capsule.as_ref()?;
         let calls = answered.reply.calls();
@@ -80,14 +81,18 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
 }
 
 /// Puts a question to the run's model, and says how long it took.
-pub(super) async fn ask_model(desk: &mut Desk, ask: Ask) -> Result<(Heard, Millis), Error> {
+pub(super) async fn ask_model(
+    desk: &mut Desk,
+    ask: Ask,
+    purpose: Purpose,
+) -> Result<(Heard, Millis), Error> {
     let begun = desk.ports.clock.nanos();
-    let heard = put(desk, ask).await?;
+    let heard = put(desk, ask, purpose).await?;
     let took = desk.ports.clock.nanos().saturating_sub(begun) / 1_000_000;
     Ok((heard, Millis(took)))
 }
 
-async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
+async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error> {
     let Some(capsule) = desk.capsule.clone() else {
         return Ok(Heard::Gone);
     };
@@ -102,8 +107,9 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
         return Ok(Heard::Gone);
     }
     let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
-    let Some(found) = found(&capsule, &*desk.ports.models, &ask.model) else {
-        return Ok(Heard::Gone);
+    let found = match found(&capsule, &*desk.ports.models, (&ask.model, purpose)) {
+        Ok(found) => found,
+        Err(failure) => return Ok(Heard::Failed(failure)),
     };
     let question = AssertUnwindSafe(found.model.reply(&ask, &ear)).catch_unwind();
     let question = pin!(question);
@@ -127,12 +133,26 @@ async fn put(desk: &mut Desk, ask: Ask) -> Result<Heard, Error> {
     })
 }
 
-/// The model that is asked: one of the run's own, or who sums up for it.
-fn found(capsule: &Capsule, models: &dyn Models, name: &str) -> Option<Found> {
+/// The model that is asked: one of the run's own, or who sums up for it. Nobody
+/// else is asked in the place of that one: what is held was reckoned for it.
+fn found(
+    capsule: &Capsule,
+    models: &dyn Models,
+    (name, purpose): (&str, Purpose),
+) -> Result<Found, Failure> {
     let own = capsule.models().iter().find(|found| found.name == name);
-    let own = own.cloned();
-    own.or_else(|| models.find(Some(name)).ok())
-        .or_else(|| capsule.model(name).cloned())
+    if let Some(own) = own {
+        return Ok(own.clone());
+    }
+    let missing = |why: String| Failure::new(FailureClass::InvalidRequest, why);
+    match (models.find(Some(name)), purpose) {
+        (Ok(found), _) => Ok(found),
+        (Err(why), Purpose::Compact) => Err(missing(why)),
+        (Err(why), Purpose::Think) => {
+            let stands_in = capsule.model(name).cloned();
+            stands_in.ok_or_else(|| missing(why))
+        }
+    }
 }
 
 fn stopped() -> Failure {

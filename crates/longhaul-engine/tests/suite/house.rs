@@ -10,6 +10,7 @@ pub(super) mod stock;
 pub(super) mod tool;
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -163,6 +164,7 @@ impl Plan {
         let models = Arc::new(Shelf {
             actor: actor.clone(),
             helper,
+            helper_left: AtomicBool::new(false),
             gone: Mutex::default(),
         });
         let paging = ReadOutput::new(store.clone(), store.clone()).unwrap();
@@ -236,6 +238,8 @@ pub(crate) struct Shelf {
     actor: Arc<Actor>,
     /// Who sums up.
     pub(crate) helper: Option<Arc<Actor>>,
+    /// It is known and not there.
+    pub(crate) helper_left: AtomicBool,
     /// What is missing.
     pub(crate) gone: Mutex<Option<&'static str>>,
 }
@@ -244,6 +248,9 @@ impl Models for Shelf {
     fn find(&self, name: Option<&str>) -> Result<Found, String> {
         if let Some(sentence) = *self.gone.lock().unwrap() {
             return Err(sentence.to_owned());
+        }
+        if name == Some("other/helper") && self.helper_left.load(Ordering::Relaxed) {
+            return Err("There is no `other/helper` here.".to_owned());
         }
         let named = name.filter(|name| name.contains('/'));
         let (name, model) = match (&self.helper, name) {

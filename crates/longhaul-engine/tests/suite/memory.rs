@@ -1,6 +1,8 @@
 //! What runs remember: threads and notes through the handle, and conversations
 //! that are shortened before they fill the window.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -199,4 +201,22 @@ async fn another_model_sums_up_and_the_own_stands_in_for_it() {
     check(Line::Text("helper's summary"), 1, 0).await;
     check(Line::Fail(Auth), 1, 1).await;
     check(Line::Text(" "), 1, 1).await;
+}
+
+#[tokio::test]
+async fn a_worker_without_who_sums_up_says_so_and_asks_the_own_model() {
+    let lines = full(vec![Line::Text("own summary"), Line::Text("finished")]);
+    let plan = plan(lines).narrow(10_000).helped_by([]);
+    let mut house = plan.hands([long_hand()]).open();
+    house.models.helper_left.store(true, Ordering::Relaxed);
+    house.hire(|_| {});
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    assert_eq!(end(&journal), "finished");
+    let named: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
+    let helper = || Some("other/helper".to_owned());
+    assert_eq!(named, [None, None, helper(), None, None]);
+    assert_eq!(count(&journal, "turn.failed"), 1, "{:?}", kinds(&journal));
+    assert_eq!(count(&journal, "memory.compacted"), 1);
+    assert_eq!(house.models.helper.as_ref().unwrap().asked().len(), 0);
 }
