@@ -17,6 +17,9 @@ use crate::contract::Contract;
 /// So much of a world is shown.
 const WORLD_BYTES_MAX: usize = 32 * 1024;
 
+/// What begins the words about a world that was looked at again.
+pub(crate) const WORLD: &str = "[longhaul] The world around you, as it is now:\n\n";
+
 /// A schema that is longer is not written out: the tool `finish` has it.
 const SCHEMA_BYTES_MAX: usize = 4 * 1024;
 

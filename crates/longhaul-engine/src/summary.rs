@@ -13,6 +13,7 @@ use longhaul_core::port::model::Ask;
 use longhaul_core::raw::Body;
 
 use crate::mention::{Kind, mentions, within};
+use crate::prompt::WORLD;
 
 /// So many of the newest messages are kept as they are.
 const KEPT: usize = 6;
@@ -34,11 +35,26 @@ const SUM_UP: &str = "[longhaul] The conversation no longer fits the model's win
     may still be needed, every question that is open. Say what is done, what was found and what \
     is left. Do not use a tool.";
 
-/// What begins a message of the runtime's own.
-const OURS: &str = "[longhaul]";
 const SAID: &str = "[longhaul] What people said on the way, word for word:";
 const SUMMARY: &str = "[longhaul] A summary of what was said and done since:\n\n";
 const MENTIONED: &str = "[longhaul] Also mentioned, word for word:";
+
+/// What begins a message of the runtime's own. The mark alone says little: a person
+/// may quote it.
+const OURS: [&str; 9] = [
+    SAID,
+    SUMMARY,
+    MENTIONED,
+    SUM_UP,
+    WORLD,
+    "[longhaul] You were cut off. Go on.",
+    "[longhaul] Little is left of the budget of ",
+    "[longhaul] This does not end the run: ",
+    "[longhaul] You have made the same call ",
+];
+
+/// What begins each thing that somebody said.
+const EACH: &str = "- ";
 
 /// A conversation, and where it is cut.
 #[derive(Debug, Clone, Copy)]
@@ -176,7 +192,11 @@ fn is_summary(message: &Message) -> bool {
 }
 
 fn is_ours(part: &Part) -> bool {
-    matches!(part, Part::Text(text) if text.starts_with(OURS))
+    matches!(part, Part::Text(text) if is_our_text(text))
+}
+
+fn is_our_text(text: &str) -> bool {
+    OURS.iter().any(|head| text.starts_with(head))
 }
 
 /// What people said after the task: messages on the way, and answers to questions.
@@ -189,14 +209,14 @@ fn said(cut: Cut<'_>) -> Option<String> {
     // What an earlier summary kept is kept again.
     if let Some(Message::User(parts)) = first.map(|first| &**first) {
         let before = texts(parts).filter_map(|text| text.strip_prefix(SAID));
-        said.extend(before.map(|text| text.trim().to_owned()));
+        said.extend(before.flat_map(each));
     }
     let rest = cut.dropped.get(place..).unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         match &**message {
             Message::User(parts) => {
-                let words = texts(parts).filter(|text| !text.starts_with(OURS));
-                said.extend(words.map(|text| format!("- {text}")));
+                let words = texts(parts).filter(|text| !is_our_text(text));
+                said.extend(words.map(|text| format!("{EACH}{text}")));
             }
             Message::Assistant(reply) => {
                 if let Some(Message::Results(results)) = rest.get(at + 1).map(|next| &**next) {
@@ -216,6 +236,22 @@ fn said(cut: Cut<'_>) -> Option<String> {
     Some(format!("{SAID}\n\n{}", kept.join("\n")))
 }
 
+/// What an earlier summary kept, piece by piece, so that not all of it goes when
+/// there is no room for all of it. A list that somebody wrote is several pieces.
+fn each(kept: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for line in kept.trim().split('\n') {
+        match pieces.last_mut() {
+            Some(piece) if !line.starts_with(EACH) => {
+                piece.push('\n');
+                piece.push_str(line);
+            }
+            Some(_) | None => pieces.push(line.to_owned()),
+        }
+    }
+    pieces
+}
+
 /// The questions of a reply to a person, each with its answer.
 fn answers(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
     let pairs = reply.calls().zip(results);
@@ -224,7 +260,7 @@ fn answers(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
         let input = call.input.value();
         let question = input["question"].as_str().unwrap_or_default();
         let answer: Vec<&str> = texts(&result.content).collect();
-        format!("- asked {question:?}: {}", answer.join("\n"))
+        format!("{EACH}asked {question:?}: {}", answer.join("\n"))
     });
     told.collect()
 }

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::events;
 use crate::mishap;
 use crate::perceive::perceive;
-use crate::prompt::world_words;
+use crate::prompt::{WORLD, world_words};
 
 /// Before each look so much time passes: one that fails is tried again, twice.
 const PAUSES: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::from_secs(4)];
@@ -73,7 +73,7 @@ pub(super) async fn look_again(desk: &mut Desk) -> Result<Option<Input>, Error> 
     let is_new = before.world() != Some(world);
     let words = is_new.then(|| {
         let words = world_words(&seen.world);
-        format!("[longhaul] The world around you, as it is now:\n\n{words}").into()
+        format!("{WORLD}{words}").into()
     });
     let changed = is_new || *before.context() != seen.context;
     let context = seen.context;

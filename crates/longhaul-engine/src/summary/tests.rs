@@ -256,3 +256,56 @@ fn no_cut_parts_a_call_from_its_result() {
         }
     }
 }
+
+#[test]
+fn of_what_was_kept_before_only_the_oldest_goes() {
+    let long = "word ".repeat(10_000);
+    let mut talk = talk();
+    talk.splice(3..3, turn(90, ("list", json!({})), &long));
+    for number in 0..50 {
+        let rule = format!("Rule {number}:\nfirst\n\n{}", "x".repeat(580));
+        talk.insert(3, user(&rule));
+    }
+    let made = summary(cut(&talk), "Read.").unwrap();
+    let kept = cut(&talk).kept.to_vec();
+    let mut next = vec![Arc::new(made)];
+    next.extend(kept);
+    for number in 50..60 {
+        next.push(user(&format!("Rule {number}: {}", "y".repeat(600))));
+    }
+    next.extend(turn(91, ("list", json!({})), &long));
+    for number in 8..14 {
+        next.extend(turn(number, ("list", json!({})), "ok"));
+    }
+    let made = summary(cut(&next), "Then all was listed.").unwrap();
+    let said = &parts_of(&made)[1];
+    assert!(said.len() <= SAID_BYTES_MAX + 100, "{}", said.len());
+    // The rules of before stand in the order in which they were said: 49 first.
+    for (rule, stands) in [
+        ("49", false),
+        ("45", false),
+        ("30", true),
+        ("0", true),
+        ("59", true),
+    ] {
+        let rule = format!("- Rule {rule}:");
+        assert_eq!(said.contains(&rule), stands, "{rule}");
+    }
+    assert!(
+        said.contains("- Rule 0:\nfirst\n\nxxx"),
+        "whole, as it was said"
+    );
+}
+
+#[test]
+fn a_person_may_quote_our_mark() {
+    let mut talk = talk();
+    talk.insert(
+        3,
+        user("[longhaul] is what your notes begin with: leave those out."),
+    );
+    let made = summary(cut(&talk), "Read.").unwrap();
+    let said = &parts_of(&made)[1];
+    assert!(said.contains("- [longhaul] is what your notes"), "{said}");
+    assert!(!said.contains("Little is left"), "{said}");
+}
