@@ -125,12 +125,19 @@ impl Contract {
     }
 }
 
-/// References within the schema point to where it stands now.
+/// References within the schema point to where it stands now. Those to an anchor
+/// find it wherever it stands.
 fn point(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
+            // What has an address of its own is looked through from there.
+            let address = fields.get("$id").and_then(Value::as_str);
+            if address.is_some_and(|address| !address.starts_with('#')) {
+                return;
+            }
             if let Some(Value::String(target)) = fields.get_mut("$ref")
                 && let Some(rest) = target.strip_prefix('#')
+                && (rest.is_empty() || rest.starts_with('/'))
                 && !DEFINITIONS
                     .iter()
                     .any(|name| rest.starts_with(&format!("/{name}/")))
@@ -218,5 +225,28 @@ mod tests {
         assert!(fits(json!({ "value": 1, "next": { "value": 2 } })));
         assert!(!fits(json!({ "value": 1, "next": { "value": "two" } })));
         assert!(!fits(json!({ "next": { "value": 2 } })));
+    }
+
+    #[test]
+    fn anchors_hold_within_finish() {
+        for anchor in [
+            json!({ "$anchor": "leaf", "type": "integer" }),
+            json!({ "$id": "https://example.org/leaf", "$anchor": "leaf", "$ref": "#/$defs/whole",
+                "$defs": { "whole": { "type": "integer" } } }),
+        ] {
+            let target = match anchor.get("$id") {
+                Some(_) => "https://example.org/leaf",
+                None => "#leaf",
+            };
+            let tree = contract(json!({
+                "$defs": { "some": anchor },
+                "type": "object",
+                "properties": { "value": { "$ref": target } },
+            }));
+            let finish = jsonschema::validator_for(&tree.of_finish()).unwrap();
+            let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
+            assert!(fits(json!({ "value": 1 })), "{target}");
+            assert!(!fits(json!({ "value": "two" })), "{target}");
+        }
     }
 }
