@@ -8,13 +8,15 @@ use longhaul_core::event::steer::Delivery::AfterBatch;
 use longhaul_core::id::{CallId, ResourceKey, SteerId, ThreadKey};
 use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
 use longhaul_core::note::NewNote;
-use longhaul_core::policy::gate::Decision;
+use longhaul_core::policy::effect::EffectClass::Once;
+use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Verdict};
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
 use longhaul_engine::handle::{NewSteer, Said};
 use serde_json::json;
 
 use crate::suite::house::model::Line;
+use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, SECRET, answer, plan};
 
 const HIDDEN: &str = "{{secret:WORD}}";
@@ -113,6 +115,33 @@ async fn what_is_said_at_a_gate_has_none() {
         house.longhaul.answer(gate.spec.id, said).await.unwrap();
         is_hidden(&house, &house.ended(run).await, (what, 1));
     }
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_edits_has_none() {
+    let deeds = Deeds::default();
+    let rule = GateRule {
+        tool: "act".into(),
+        subject: None,
+        verdict: Verdict::Ask("May it?".into()),
+        always: false,
+        timeout: None,
+        on_timeout: OnTimeout::Reject,
+        in_doubt: None,
+        approvers: Approvers::default(),
+        remind: None,
+    };
+    let house = plan([Line::call("act", json!({ "text": "one" }))])
+        .hands([Hand::new("act", Once, &deeds)])
+        .agent(|agent| agent.rules = vec![rule])
+        .at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let edit = Decision::Edit(RawJson::of(&json!({ "text": SECRET })));
+    let said = house.longhaul.answer(gate.spec.id, answer(&gate, edit));
+    said.await.unwrap();
+    is_hidden(&house, &house.ended(run).await, ("an edit", 1));
+    assert!(!format!("{:?}", deeds.all()).contains(SECRET));
 }
 
 #[tokio::test]
