@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::id::RunId;
+use longhaul_core::port::tool::Stay;
 use longhaul_core::time::Millis;
 use longhaul_tool::mcp::{McpError, Servers};
 use serde_json::json;
@@ -279,7 +280,11 @@ async fn a_server_of_a_run_ends_with_the_run_and_so_does_its_family() {
     spec.per_run = true;
     let (servers, _) = alone(spec);
     let line = family(&servers).await;
-    let other = soon(servers.tools("any", Some("hello"), RunId::from_bits(8)))
+    let another = Stay {
+        run: RunId::from_bits(8),
+        ..RUN
+    };
+    let other = soon(servers.tools("any", Some("hello"), another))
         .await
         .unwrap();
     let (around, _told) = around();
