@@ -16,7 +16,7 @@ use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::time::Clock;
 
 use crate::ask::{aside, card, typed};
-use crate::lines::Lines;
+use crate::jsonl::Jsonl;
 use crate::place::Trouble;
 
 const SUMMARY_LENGTH_MAX: usize = 4_000;
@@ -29,7 +29,7 @@ const KIND: &str = "note";
 #[derive(Debug)]
 pub struct LogInteraction {
     card: ToolCard,
-    lines: Lines,
+    lines: Jsonl,
     clock: Arc<dyn Clock>,
 }
 
@@ -65,7 +65,7 @@ impl LogInteraction {
             is kept for good; nobody is told by it.";
         Ok(Self {
             card: card("log_interaction", description, properties, &["summary"])?,
-            lines: Lines::new(file.into()),
+            lines: Jsonl::new(file.into()),
             clock,
         })
     }
@@ -114,7 +114,7 @@ impl Tool for LogInteraction {
 }
 
 /// Adds a line, unless one of this key stands there.
-fn add(lines: &Lines, key: &str, line: &Value) -> Result<(), Trouble> {
+fn add(lines: &Jsonl, key: &str, line: &Value) -> Result<(), Trouble> {
     let held = lines.hold()?;
     let mut stands = false;
     held.each(key, |_| stands = true)?;

@@ -9,7 +9,7 @@ mod desk;
 mod files;
 mod http_fetch;
 mod interaction;
-mod lines;
+mod jsonl;
 pub mod mcp;
 pub mod memory;
 pub mod message;

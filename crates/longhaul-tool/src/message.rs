@@ -25,7 +25,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::ask::{aside, card, typed};
-use crate::lines::Lines;
+use crate::jsonl::Jsonl;
 use crate::message::parcel::{Parcel, TEXT_LENGTH_MAX, recipient, refusal};
 use crate::message::record::{Intent, Record, State};
 use crate::message::way::Way;
@@ -88,7 +88,7 @@ impl SendMessage {
                 timeout: Some(Millis::from_secs(120)),
                 ..card("send_message", description, properties, &["text"])?
             },
-            record: Record(Lines::new(messages.root.join(messages.record))),
+            record: Record(Jsonl::new(messages.root.join(messages.record))),
             way: Way {
                 deliver: messages.deliver.based_in(&messages.root),
                 root: messages.root,
@@ -210,7 +210,7 @@ fn judge(record: &Record, deliver: &Deliver, key: &str) -> Result<(Finding, bool
         return Ok((Finding::Unknown, false));
     }
     let mut stands = false;
-    if let Some(held) = Lines::new(path.clone()).hold_if_there()? {
+    if let Some(held) = Jsonl::new(path.clone()).hold_if_there()? {
         held.each(key, |_| stands = true)?;
     }
     Ok(match stands {

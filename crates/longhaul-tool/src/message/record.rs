@@ -9,7 +9,7 @@ use longhaul_core::port::tool::ToolContext;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
 
-use crate::lines::{Held, Lines};
+use crate::jsonl::{Held, Jsonl};
 use crate::place::Trouble;
 
 /// What is known of a delivery.
@@ -38,7 +38,7 @@ pub(super) struct Intent<'a> {
 
 /// The file of intents and receipts.
 #[derive(Debug, Clone)]
-pub(super) struct Record(pub(super) Lines);
+pub(super) struct Record(pub(super) Jsonl);
 
 impl Record {
     /// What is known of the delivery under this key.

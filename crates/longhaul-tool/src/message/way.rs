@@ -14,7 +14,7 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::ask::aside;
 use crate::command::{Command, CommandError, Ended, Exit};
-use crate::lines::Lines;
+use crate::jsonl::Jsonl;
 use crate::message::deliver::Deliver;
 use crate::message::parcel::{Parcel, refusal};
 use crate::outbound::{Guarded, TIME_MAX};
@@ -123,7 +123,7 @@ fn last_words(ended: &Ended, recipient: &str) -> String {
 async fn put(path: PathBuf, line: Value) -> Result<String, Undelivered> {
     let said = path.display().to_string();
     let added = aside(move || {
-        let lines = Lines::new(path);
+        let lines = Jsonl::new(path);
         // Who can't open it has written nothing; who can't write may have.
         let held = lines.hold().map_err(|why| (why, true));
         Ok(held.and_then(|held| held.add(&line).map_err(|why| (why, false))))

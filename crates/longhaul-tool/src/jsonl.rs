@@ -26,9 +26,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where the file is.
 #[derive(Debug, Clone)]
-pub(crate) struct Lines(Arc<Path>);
+pub(crate) struct Jsonl(Arc<Path>);
 
-impl Lines {
+impl Jsonl {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self(path.into())
     }
