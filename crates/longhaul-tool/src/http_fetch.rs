@@ -25,7 +25,7 @@ use longhaul_core::time::Millis;
 
 use crate::ask::{card, typed};
 use crate::outbound::hop::address;
-use crate::outbound::{BYTES_MAX, Guarded, Landed, TIME_MAX};
+use crate::outbound::{BYTES_MAX, Guarded, Landed, TIME_MAX, Unlanded};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const URL_LENGTH_MAX: usize = 8_000;
@@ -147,7 +147,7 @@ impl Tool for HttpFetch {
         let input: Input = typed(&self.card, input)?;
         let request = request(input)?;
         let landed = self.out.land(&request).await;
-        let landed = landed.map_err(|why| failure(&request, &why))?;
+        let landed = landed.map_err(|lost| failure(&request, &lost))?;
         Ok(ToolOutput::text(shown(&request, &landed)))
     }
 }
@@ -218,14 +218,16 @@ fn kind_of(body: &str) -> &'static str {
     }
 }
 
-fn failure(request: &Request, why: &OutboundError) -> ToolFailure {
+fn failure(request: &Request, lost: &Unlanded) -> ToolFailure {
+    let why = &lost.why;
+    if lost.sent && !is_reading(&request.method) {
+        return ToolFailure::unknown(&format!(
+            "There is no answer to show: {why}. The request may have arrived and done its work: \
+             look before you send it again."
+        ));
+    }
     let what = match why {
         OutboundError::Forbidden { .. } => "",
-        OutboundError::Failed { .. } | OutboundError::TooLong { .. }
-            if !is_reading(&request.method) =>
-        {
-            " The request may have arrived and done its work: look before you send it again."
-        }
         OutboundError::Failed { .. } => " Try it later, or another address.",
         OutboundError::TooLong { .. } => " Ask for a part of it, if the server has parts.",
     };

@@ -10,6 +10,7 @@ pub(crate) mod hop;
 mod names;
 
 use std::error::Error as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -59,6 +60,14 @@ pub(crate) struct Landed {
     pub(crate) response: Response,
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+pub(crate) struct Unlanded {
+    pub(crate) why: OutboundError,
+    /// Somebody may have heard it, so what it asks for may have happened.
+    pub(crate) sent: bool,
+}
+
 impl Guarded {
     /// The way out through these doors.
     pub fn new(doors: Doors, clock: Arc<dyn Clock>) -> Result<Self, OutboundError> {
@@ -102,24 +111,29 @@ impl Guarded {
     }
 
     /// Sends a request and says where it ended.
-    pub(crate) async fn land(&self, request: &Request) -> Result<Landed, OutboundError> {
+    pub(crate) async fn land(&self, request: &Request) -> Result<Landed, Unlanded> {
+        let sent = AtomicBool::new(false);
         let time = request.timeout.min(TIME_MAX);
         let late = self.clock.sleep_until(self.clock.now().plus(time));
-        tokio::select! {
+        let landed = tokio::select! {
             biased;
-            landed = self.walk(request) => landed,
+            landed = self.walk(request, &sent) => landed,
             () = late => Err(OutboundError::Failed {
                 url: address(&request.url).map_or_else(|_| "the address".into(), |url| said(&url)),
                 why: format!("no whole answer came in {}", span(time)),
             }),
-        }
+        };
+        landed.map_err(|why| Unlanded {
+            why,
+            sent: sent.into_inner(),
+        })
     }
 
-    async fn walk(&self, request: &Request) -> Result<Landed, OutboundError> {
+    async fn walk(&self, request: &Request, sent: &AtomicBool) -> Result<Landed, OutboundError> {
         let mut hop = Hop::first(request)?;
         let first = hop.url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let answer = self.ask(&hop, request.reach).await?;
+            let answer = self.ask(&hop, request.reach, sent).await?;
             let status = answer.status().as_u16();
             if let Some(next) = hop.next(status, answer.headers())? {
                 hop = next;
@@ -138,7 +152,12 @@ impl Guarded {
     }
 
     /// Asks at one station, through the client that the address is open to.
-    async fn ask(&self, hop: &Hop, reach: Reach) -> Result<reqwest::Response, OutboundError> {
+    async fn ask(
+        &self,
+        hop: &Hop,
+        reach: Reach,
+        sent: &AtomicBool,
+    ) -> Result<reqwest::Response, OutboundError> {
         let url = &hop.url;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(forbidden(url, "it names no host"));
@@ -166,14 +185,24 @@ impl Guarded {
             true => request,
             false => request.body(hop.body.clone()),
         };
-        request.send().await.map_err(|why| trouble(url, why))
+        let before = sent.swap(true, Ordering::AcqRel);
+        request.send().await.map_err(|why| {
+            if why.is_connect() {
+                // Without a connection nobody heard it here.
+                sent.store(before, Ordering::Release);
+            }
+            trouble(url, why)
+        })
     }
 }
 
 #[async_trait]
 impl Outbound for Guarded {
     async fn send(&self, request: Request) -> Result<Response, OutboundError> {
-        Ok(self.land(&request).await?.response)
+        let landed = self.land(&request).await;
+        landed
+            .map(|landed| landed.response)
+            .map_err(|lost| lost.why)
     }
 }
 

@@ -87,9 +87,9 @@ impl Way {
             bytes_max: 64 * 1024,
             reach: self.reach,
         };
-        let landed = self.out.land(&request).await.map_err(|why| Undelivered {
-            why: why.to_string(),
-            sure: false,
+        let landed = self.out.land(&request).await.map_err(|lost| Undelivered {
+            why: lost.why.to_string(),
+            sure: !lost.sent,
         })?;
         let status = landed.response.status;
         if landed.method != request.method {
@@ -147,7 +147,7 @@ impl Undelivered {
         let why = &self.why;
         match self.sure {
             true => refusal(why.clone()),
-            false => ToolFailure(format!(
+            false => ToolFailure::unknown(&format!(
                 "The message may not have been delivered: {why}. It may also have arrived: don't \
                  send it again before you know."
             )),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_tool::HttpFetch;
 
 use crate::suite::kit::{Server, reply, way_out};
@@ -15,6 +15,11 @@ fn tool() -> HttpFetch {
 }
 
 async fn fetch(input: Value) -> Result<String, String> {
+    let fetched = fetched(input).await;
+    fetched.map_err(|failure| failure.to_string())
+}
+
+async fn fetched(input: Value) -> Result<String, ToolFailure> {
     let call = CallId { turn: 1, index: 1 };
     let around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
     match tool().call(input, &around).await {
@@ -22,7 +27,7 @@ async fn fetch(input: Value) -> Result<String, String> {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),
         },
-        Err(failure) => Err(failure.to_string()),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -203,10 +208,30 @@ async fn what_is_refused_is_not_asked() {
 
 #[tokio::test]
 async fn a_write_without_an_answer_says_that_it_may_have_arrived() {
-    let server = Server::saying(Vec::new()).await;
-    for (method, doubt) in [("POST", true), ("GET", false)] {
-        let no = fetch(json!({ "url": server.url("/"), "method": method })).await;
+    let long = "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n";
+    let inside = reply("302 Found", &[("location", "http://127.0.0.1/")], "");
+    for answer in [Vec::new(), long.into(), inside] {
+        let server = Server::saying(answer).await;
+        for (method, doubt) in [("POST", true), ("DELETE", true), ("GET", false)] {
+            let no = fetched(json!({ "url": server.url("/"), "method": method })).await;
+            let no = no.unwrap_err();
+            assert_eq!(no.words().contains("may have arrived"), doubt, "{no}");
+            assert_eq!(no.is_unknown(), doubt, "{no}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_nobody_heard_is_a_plain_failure() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    for url in [
+        format!("http://site.example:{port}/"),
+        "http://127.0.0.1/".to_owned(),
+    ] {
+        let no = fetched(json!({ "url": url, "method": "POST" })).await;
         let no = no.unwrap_err();
-        assert_eq!(no.contains("may have arrived"), doubt, "{no}");
+        assert!(!no.is_unknown() && !no.words().contains("arrived"), "{no}");
     }
 }

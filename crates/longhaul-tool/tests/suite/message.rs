@@ -226,8 +226,10 @@ async fn a_program_gets_the_message_and_nothing_else() {
     assert_eq!(verify(&tool, &around(2, 1)).await, "not happened");
 
     world.script("kill -9 $$");
-    let no = send(&tool, &around(3, 1)).await.unwrap_err();
-    assert!(no.contains("may also have arrived"), "{no}");
+    let no = tool.call(json!({ "text": "x" }), &around(3, 1)).await;
+    let no = no.unwrap_err();
+    assert!(no.is_unknown(), "{no}");
+    assert!(no.words().contains("may also have arrived"), "{no}");
     assert_eq!(verify(&tool, &around(3, 1)).await, "unknown");
 
     let lost = world.tool("command:no-such-program");
@@ -261,6 +263,10 @@ async fn a_webhook_gets_the_message_under_its_key() {
         let around = around(1, 1);
         let said = send(&tool, &around).await;
         assert_eq!(said.is_ok(), delivered, "{status} {said:?}");
+        if found == "unknown" {
+            let again = tool.call(json!({ "text": "x" }), &around).await;
+            assert!(again.unwrap_err().is_unknown(), "{status}");
+        }
         assert!(!format!("{said:?} {tool:?} {:?}", world.record()).contains("hush"));
         assert_eq!(verify(&tool, &around).await, found, "{status}");
         let asked = &server.asked()[0];
@@ -276,6 +282,7 @@ async fn a_webhook_gets_the_message_under_its_key() {
     let inside = world.tool("webhook:http://127.0.0.1:9/");
     let no = send(&inside, &around(1, 1)).await.unwrap_err();
     assert!(no.contains("may not be asked"), "{no}");
+    assert_eq!(verify(&inside, &around(1, 1)).await, "not happened");
 }
 
 /// Lines as a crash may leave them, one for each word.
