@@ -93,6 +93,20 @@ impl Held {
         Err(Trouble::Busy)
     }
 
+    /// The first line, if it is JSON.
+    pub(crate) fn first(&self) -> Result<Option<Value>, Trouble> {
+        let mut file = &self.0;
+        file.seek(SeekFrom::Start(0))?;
+        let mut line = Vec::new();
+        BufReader::new(file.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+        Ok(serde_json::from_slice(&line).ok())
+    }
+
+    /// Whether nothing was ever written to it.
+    pub(crate) fn is_empty(&self) -> Result<bool, Trouble> {
+        Ok(self.0.metadata()?.len() == 0)
+    }
+
     /// Shows every line that has this key; what is no JSON is passed over.
     pub(crate) fn each(&self, key: &str, mut seen: impl FnMut(&Value)) -> Result<(), Trouble> {
         let mut file = &self.0;

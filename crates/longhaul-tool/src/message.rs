@@ -28,7 +28,7 @@ use crate::ask::{aside, card, typed};
 use crate::jsonl::Jsonl;
 use crate::message::parcel::{Parcel, TEXT_LENGTH_MAX, recipient, refusal};
 use crate::message::record::{Intent, Record, State};
-use crate::message::way::Way;
+use crate::message::way::{TAKEN_OVER, Way};
 use crate::outbound::Guarded;
 use crate::place::Trouble;
 
@@ -151,20 +151,20 @@ impl Tool for SendMessage {
         match self.intend(around, &parcel).await? {
             State::Delivered => return Ok(ToolOutput::text(DELIVERED)),
             State::Begun { epoch, .. } if epoch > around.epoch.0 => {
-                return Err(refusal("another worker has taken this run over".into()));
+                return Err(refusal(TAKEN_OVER.into()));
             }
-            State::Nothing | State::Begun { .. } | State::Failed => {}
+            State::Nothing | State::Elsewhere | State::Begun { .. } | State::Failed => {}
         }
-        let sent = self.way.send(&parcel).await;
-        let (record, key, at) = (self.record.clone(), parcel.key, self.now());
+        let sent = self.way.send(&parcel, &self.record, around.epoch).await;
+        let (record, around, at) = (self.record.clone(), around.clone(), self.now());
         let output = match &sent {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
             Err(lost) => Err(lost.failure()),
         };
         let wrote = aside(move || {
             Ok(match &sent {
-                Ok(answer) => record.receipt(&key, at, answer),
-                Err(lost) => record.failure(&key, at, lost.sure),
+                Ok(answer) => record.receipt(&around.key, at, answer),
+                Err(lost) => record.failure(&around, at, lost.sure),
             })
         });
         match (wrote.await, output) {
@@ -201,6 +201,7 @@ fn judge(record: &Record, deliver: &Deliver, key: &str) -> Result<(Finding, bool
     let way = match record.state(key)? {
         State::Delivered => return Ok((delivered(), false)),
         State::Nothing | State::Failed => return Ok((Finding::NotHappened, false)),
+        State::Elsewhere => return Ok((Finding::Unknown, false)),
         State::Begun { way, .. } => way,
     };
     let Deliver::File(path) = deliver else {

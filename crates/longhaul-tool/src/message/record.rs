@@ -17,6 +17,9 @@ use crate::place::Trouble;
 pub(super) enum State {
     /// Nothing was begun.
     Nothing,
+    /// Nothing is written here, but this is not where it would have to be: there
+    /// is no record, or it is another machine's.
+    Elsewhere,
     /// It was begun on this way, by the driver with this epoch, and nobody is sure
     /// how it ended.
     Begun { way: String, epoch: u64 },
@@ -44,8 +47,11 @@ impl Record {
     /// What is known of the delivery under this key.
     pub(super) fn state(&self, key: &str) -> Result<State, Trouble> {
         match self.0.hold_if_there()? {
-            Some(held) => state(&held, key),
-            None => Ok(State::Nothing),
+            Some(held) => match state(&held, key)? {
+                State::Nothing if !is_ours(&held)? => Ok(State::Elsewhere),
+                known => Ok(known),
+            },
+            None => Ok(State::Elsewhere),
         }
     }
 
@@ -54,11 +60,14 @@ impl Record {
     pub(super) fn intend(&self, intent: &Intent<'_>) -> Result<State, Trouble> {
         let around = intent.around;
         let held = self.0.hold()?;
+        if held.is_empty()? {
+            held.add(&json!({ "kind": "host", "host": host() }))?;
+        }
         let before = state(&held, &around.key)?;
         let is_past = match &before {
             State::Delivered => true,
             State::Begun { epoch, .. } => *epoch > around.epoch.0,
-            State::Nothing | State::Failed => false,
+            State::Nothing | State::Elsewhere | State::Failed => false,
         };
         if !is_past {
             held.add(&json!({
@@ -83,10 +92,34 @@ impl Record {
     }
 
     /// Writes down that a message has not left, as far as is known.
-    pub(super) fn failure(&self, key: &str, at: Timestamp, sure: bool) -> Result<(), Trouble> {
-        let line = json!({ "kind": "failure", "key": key, "at": at, "sure": sure });
+    pub(super) fn failure(
+        &self,
+        around: &ToolContext,
+        at: Timestamp,
+        sure: bool,
+    ) -> Result<(), Trouble> {
+        let line = json!({
+            "kind": "failure",
+            "key": around.key,
+            "epoch": around.epoch,
+            "at": at,
+            "sure": sure,
+        });
         self.0.hold()?.add(&line)
     }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+/// Whether the record was begun on this machine. One that came here from another
+/// does not know what was begun here before, nor there since.
+fn is_ours(held: &Held) -> Result<bool, Trouble> {
+    let first = held.first()?.unwrap_or_default();
+    Ok(first["kind"] == "host" && first["host"] == host())
 }
 
 /// The last line of a key says how it stands, but a receipt is for good.
@@ -103,10 +136,23 @@ fn state(held: &Held, key: &str) -> Result<State, Trouble> {
                     epoch: line["epoch"].as_u64().unwrap_or_default(),
                 };
             }
-            Some("failure") if line["sure"] == Value::Bool(true) => state = State::Failed,
+            Some("failure") if line["sure"] == Value::Bool(true) && is_last(&state, line) => {
+                state = State::Failed;
+            }
             Some("receipt") => state = State::Delivered,
             _ => {}
         }
     })?;
     Ok(state)
+}
+
+/// Whether a failure is that of the driver who is at it: an earlier one knows only
+/// of its own try.
+fn is_last(state: &State, failure: &Value) -> bool {
+    match (state, failure["epoch"].as_u64()) {
+        (State::Begun { epoch, .. }, Some(its)) => its >= *epoch,
+        (State::Nothing | State::Elsewhere | State::Failed | State::Delivered, _) | (_, None) => {
+            true
+        }
+    }
 }

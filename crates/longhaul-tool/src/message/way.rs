@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
 use url::Url;
 
+use longhaul_core::id::Epoch;
 use longhaul_core::port::outbound::{Reach, Request};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::time::{Clock, Millis};
@@ -17,7 +17,9 @@ use crate::command::{Command, CommandError, Ended, Exit};
 use crate::jsonl::Jsonl;
 use crate::message::deliver::Deliver;
 use crate::message::parcel::{Parcel, refusal};
+use crate::message::record::{Record, State};
 use crate::outbound::{Guarded, TIME_MAX};
+use crate::place::Trouble;
 
 /// So much of an answer is kept in the record.
 const ANSWER_BYTES_MAX: usize = 1_000;
@@ -25,6 +27,9 @@ const ANSWER_BYTES_MAX: usize = 1_000;
 const WORDS_BYTES_MAX: usize = 300;
 /// How long a program may take.
 const COMMAND_TIME: Millis = Millis::from_secs(30);
+
+/// Why a worker that was too slow sends nothing.
+pub(super) const TAKEN_OVER: &str = "another worker has taken this run over";
 
 /// The way on which messages leave.
 #[derive(Debug)]
@@ -46,9 +51,17 @@ pub(super) struct Undelivered {
 
 impl Way {
     /// Lets the message leave; says what the other side answered.
-    pub(super) async fn send(&self, parcel: &Parcel) -> Result<String, Undelivered> {
+    pub(super) async fn send(
+        &self,
+        parcel: &Parcel,
+        record: &Record,
+        epoch: Epoch,
+    ) -> Result<String, Undelivered> {
         match &self.deliver {
-            Deliver::File(path) => put(path.clone(), parcel.line()).await,
+            Deliver::File(path) => {
+                let outbox = Outbox(Jsonl::new(path.clone()));
+                outbox.put(parcel.clone(), record.clone(), epoch).await
+            }
             Deliver::Command(argv) => self.run(argv.clone(), parcel).await,
             Deliver::Webhook(url) => self.post(url, parcel).await,
         }
@@ -119,26 +132,57 @@ fn last_words(ended: &Ended, recipient: &str) -> String {
     }
 }
 
-/// Puts a message into the outbox.
-async fn put(path: PathBuf, line: Value) -> Result<String, Undelivered> {
-    let said = path.display().to_string();
-    let added = aside(move || {
-        let lines = Jsonl::new(path);
-        // Who can't open it has written nothing; who can't write may have.
-        let held = lines.hold().map_err(|why| (why, true));
-        Ok(held.and_then(|held| held.add(&line).map_err(|why| (why, false))))
-    });
-    match added.await {
-        Ok(Ok(())) => Ok(String::new()),
-        Ok(Err((why, sure))) => Err(Undelivered {
-            why: format!("the outbox `{said}` {why}"),
-            sure,
-        }),
-        Err(why) => Err(Undelivered {
-            why: why.to_string(),
-            sure: false,
-        }),
+/// The file that messages are put into.
+#[derive(Debug, Clone)]
+struct Outbox(Jsonl);
+
+impl Outbox {
+    /// Puts a message into it.
+    async fn put(
+        self,
+        parcel: Parcel,
+        record: Record,
+        epoch: Epoch,
+    ) -> Result<String, Undelivered> {
+        let said = self.0.path().display().to_string();
+        let added = aside(move || Ok(self.add(&parcel, &record, epoch)));
+        let (why, sure) = match added.await {
+            Ok(Ok(answer)) => return Ok(answer.to_owned()),
+            Ok(Err(Unput::Late)) => (TAKEN_OVER.to_owned(), true),
+            Ok(Err(Unput::Trouble(why, sure))) => (format!("the outbox `{said}` {why}"), sure),
+            Err(why) => (why.to_string(), false),
+        };
+        Err(Undelivered { why, sure })
     }
+
+    /// Adds it, unless it stands there or a later driver is at it: while the file
+    /// is held nobody else can find it missing.
+    fn add(&self, parcel: &Parcel, record: &Record, epoch: Epoch) -> Result<&'static str, Unput> {
+        // Who can't read it has written nothing; who can't write may have.
+        let unread = |why| Unput::Trouble(why, true);
+        let held = self.0.hold().map_err(unread)?;
+        let mut stands = false;
+        held.each(&parcel.key, |_| stands = true).map_err(unread)?;
+        if stands {
+            return Ok("it stood in the outbox");
+        }
+        match record.state(&parcel.key).map_err(unread)? {
+            State::Begun { epoch: its, .. } if its > epoch.0 => return Err(Unput::Late),
+            State::Delivered => return Ok("it was delivered meanwhile"),
+            State::Nothing | State::Elsewhere | State::Begun { .. } | State::Failed => {}
+        }
+        let added = held.add(&parcel.line());
+        added.map(|()| "").map_err(|why| Unput::Trouble(why, false))
+    }
+}
+
+/// A message that was not put into the outbox.
+#[derive(Debug)]
+enum Unput {
+    /// A later driver is at it.
+    Late,
+    /// It could not be; true: surely nothing was written.
+    Trouble(Trouble, bool),
 }
 
 impl Undelivered {

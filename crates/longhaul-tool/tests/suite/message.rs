@@ -59,7 +59,9 @@ impl World {
     }
 
     fn record(&self) -> Vec<Value> {
-        self.lines(".longhaul/deliveries.jsonl")
+        let mut lines = self.lines(".longhaul/deliveries.jsonl");
+        lines.retain(|line| line["kind"] != "host");
+        lines
     }
 
     fn write(&self, below: &str, text: &str) {
@@ -111,7 +113,8 @@ async fn a_message_goes_to_the_outbox_and_into_the_record() {
     let world = World::new();
     let tool = world.tool("file:out/box.jsonl");
     let around = around(1, 3);
-    assert_eq!(verify(&tool, &around).await, "not happened");
+    // Without a record nobody can say what was begun elsewhere.
+    assert_eq!(verify(&tool, &around).await, "unknown");
     assert!(!world.path(".longhaul").exists());
     let said = send(&tool, &around).await.unwrap();
     assert_eq!(said, "The message was delivered.");
@@ -285,12 +288,19 @@ async fn a_webhook_gets_the_message_under_its_key() {
     assert_eq!(verify(&inside, &around(1, 1)).await, "not happened");
 }
 
+fn host() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_str().unwrap().to_owned()
+}
+
 /// Lines as a crash may leave them, one for each word.
 fn left(words: &str, way: &str) -> String {
     let key = around(1, 1).key;
     let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "way": way });
     let line = |word: &str| {
         let line = match word {
+            "here" => json!({ "kind": "host", "host": host() }),
+            "there" => json!({ "kind": "host", "host": "another.example" }),
             "intent" | "intent-torn" => intent.clone(),
             "intent-elsewhere" => json!({ "kind": "intent", "key": key, "way": "another" }),
             "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "way": way }),
@@ -315,9 +325,14 @@ fn left(words: &str, way: &str) -> String {
 async fn what_a_crash_leaves_is_judged_by_what_is_written() {
     let (file, command, webhook) = ("file:box", "command:true", "webhook:https://a.example/");
     for (deliver, record, outbox, found) in [
-        (file, "", "", "not happened"),
-        (file, "intent-other", "", "not happened"),
-        (file, "intent-torn", "", "not happened"),
+        (file, "here", "", "not happened"),
+        (file, "here intent-other", "", "not happened"),
+        (file, "here intent-torn", "", "not happened"),
+        (file, "", "", "unknown"),
+        (file, "intent-other", "", "unknown"),
+        (file, "there", "", "unknown"),
+        (file, "there intent-other here", "", "unknown"),
+        (file, "there intent receipt", "", "happened"),
         (file, "intent receipt", "", "happened"),
         (file, "intent", "", "not happened"),
         (file, "intent", "parcel", "happened"),
@@ -396,6 +411,42 @@ async fn a_late_driver_sends_nothing_after_a_newer_one() {
     assert!(!world.path("box").exists());
     send(&tool, &around(1, 6)).await.unwrap();
     assert_eq!(world.lines("box").len(), 1);
+}
+
+#[tokio::test]
+async fn what_stands_in_the_outbox_is_not_put_there_again() {
+    let world = World::new();
+    world.write(".longhaul/deliveries.jsonl", &left("here intent", "file"));
+    world.write("box", &left("parcel", "file"));
+    send(&world.tool("file:box"), &around(1, 2)).await.unwrap();
+    assert_eq!(world.lines("box").len(), 1);
+    assert_eq!(kinds(&world.record()), ["intent", "intent", "receipt"]);
+}
+
+#[tokio::test]
+async fn a_driver_that_is_overtaken_before_the_outbox_opens_puts_nothing() {
+    let world = World::new();
+    let outbox = world.path("box");
+    fs::write(&outbox, "").unwrap();
+    let held = fs::File::open(&outbox).unwrap();
+    held.lock().unwrap();
+    let (tool, late) = (world.tool("file:box"), around(1, 1));
+    let mut call = Box::pin(send(&tool, &late));
+    while world.record().is_empty() {
+        assert!((&mut call).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let newer = json!({ "kind": "intent", "key": late.key, "epoch": 2, "way": "file" });
+    let record = world.path(".longhaul/deliveries.jsonl");
+    let known = fs::read_to_string(&record).unwrap();
+    fs::write(&record, format!("{known}{newer}\n")).unwrap();
+    held.unlock().unwrap();
+    let no = call.await.unwrap_err();
+    assert!(no.contains("another worker"), "{no}");
+    assert_eq!(world.lines("box").len(), 0);
+    // What it knows of its own try says nothing of the newer one.
+    world.write("box", &left("parcel", "file"));
+    assert_eq!(verify(&tool, &around(1, 2)).await, "happened");
 }
 
 #[tokio::test]
