@@ -12,13 +12,14 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::command::Group;
 use crate::mcp::fate::Fate;
 use crate::mcp::lines::{Line, Lines, MESSAGE_BYTES_MAX};
 use crate::mcp::spec::Way;
@@ -53,30 +54,30 @@ pub(super) struct Stdio {
 
 /// A process and its group, for as long as somebody holds it.
 struct Leash {
+    /// Dropped first: when the child is reaped the number may be another's.
+    group: Group,
     child: Child,
-    group: Option<Pid>,
     status: Option<ExitStatus>,
 }
 
 impl Leash {
+    fn new(child: Child) -> Self {
+        Self {
+            group: Group::of(&child),
+            child,
+            status: None,
+        }
+    }
+
+    /// How it ended. Whoever is left of its group ends with it.
     async fn ended(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
+            if self.status.is_some() {
+                self.group.kill();
+            }
         }
         self.status
-    }
-
-    /// Sends a signal to all of the group. An error says that none is left.
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
     }
 }
 
@@ -87,13 +88,8 @@ impl Stdio {
             Way::Stdio { command, .. } => format!("`{}` could not be run: {why}", shown(command)),
             Way::Http { .. } => why.to_string(),
         })?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok());
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let leash = Leash {
-            child,
-            group: group.and_then(Pid::from_raw),
-            status: None,
-        };
+        let leash = Leash::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err("its pipes could not be opened".to_owned());
         };
@@ -275,13 +271,31 @@ impl Transport<RoleClient> for Stdio {
         self.out = None;
         let broke = self.fate.end().is_some_and(|end| end.broke);
         if !broke && timeout(ENDS, self.leash.ended()).await.is_err() {
-            self.leash.signal(Signal::TERM);
+            self.leash.group.tell(Signal::TERM);
             _ = timeout(ENDS, self.leash.ended()).await;
         }
-        // Whoever is left of its group, too.
-        self.leash.signal(Signal::KILL);
+        self.leash.group.kill();
         _ = timeout(ENDS, self.leash.ended()).await;
         self.tasks.abort_all();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_group_is_not_killed_after_its_leader_was_reaped() {
+        let way = Way::Stdio {
+            command: "true".into(),
+            args: Vec::new(),
+            env: Default::default(),
+            cwd: None,
+        };
+        let mut leash = Leash::new(command(&way).unwrap().spawn().unwrap());
+        assert_ne!(format!("{:?}", leash.group), "Group(None)");
+        assert!(leash.ended().await.unwrap().success());
+        assert_eq!(format!("{:?}", leash.group), "Group(None)");
     }
 }
