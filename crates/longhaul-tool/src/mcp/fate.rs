@@ -7,6 +7,9 @@ use std::sync::{Mutex, PoisonError};
 /// So much of what a server writes to its error output is kept.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
+/// What is shorter gives nothing of a secret away.
+const HALF_BYTES_MIN: usize = 3;
+
 /// The longest why.
 const WHY_CHARS_MAX: usize = 600;
 
@@ -14,8 +17,16 @@ const WHY_CHARS_MAX: usize = 600;
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     end: Mutex<Option<End>>,
-    tail: Mutex<Vec<u8>>,
+    tail: Mutex<Tail>,
     secrets: Vec<String>,
+}
+
+/// The end of what a server wrote to its error output.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    /// Its beginning is missing, and with it perhaps that of a secret.
+    is_cut: bool,
 }
 
 /// Why a server is gone.
@@ -63,15 +74,30 @@ impl Fate {
     /// It wrote this to its error output.
     pub(super) fn mutters(&self, bytes: &[u8]) {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.extend_from_slice(bytes);
-        let over = tail.len().saturating_sub(TAIL_BYTES_MAX);
-        tail.drain(..over);
+        tail.bytes.extend_from_slice(bytes);
+        let most = TAIL_BYTES_MAX + self.longest();
+        let over = tail.bytes.len().saturating_sub(most);
+        tail.bytes.drain(..over);
+        tail.is_cut |= over > 0;
+    }
+
+    /// How long the longest secret is.
+    fn longest(&self) -> usize {
+        self.secrets.iter().map(String::len).max().unwrap_or(0)
     }
 
     /// The last line of its error output that says something.
-    fn last_words(&self) -> Option<String> {
+    pub(super) fn last_words(&self) -> Option<String> {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&tail);
+        // Before it is cut anywhere: half a secret is not known for one.
+        let text = self.masked(&String::from_utf8_lossy(&tail.bytes));
+        // Half a letter is shown as a whole one, which is longer.
+        let skipped = self.longest() + '\u{fffd}'.len_utf8() * 3;
+        let text = match tail.is_cut {
+            true => &text[text.ceil_char_boundary(skipped.min(text.len()))..],
+            false => &text,
+        };
+        let text = self.without_a_begun_one(text);
         let mut lines = text.lines().rev().map(str::trim);
         let line = lines.find(|line| !line.is_empty())?;
         Some(self.clean(line))
@@ -86,14 +112,31 @@ impl Fate {
         }
     }
 
-    /// Words without secrets, on one line and not too many.
-    pub(super) fn clean(&self, words: &str) -> String {
+    /// Words without secrets.
+    fn masked(&self, words: &str) -> String {
         let mut words = words.to_owned();
         for secret in &self.secrets {
             if words.contains(secret.as_str()) {
                 words = words.replace(secret.as_str(), "***");
             }
         }
+        words
+    }
+
+    /// Words without the secret whose second half has not come yet.
+    fn without_a_begun_one<'a>(&self, words: &'a str) -> &'a str {
+        let begun = self.secrets.iter().filter_map(|secret| {
+            let ends = secret.char_indices().map(|(at, _)| at).rev();
+            let mut halves = ends.take_while(|at| *at >= HALF_BYTES_MIN);
+            halves.find(|at| words.ends_with(&secret[..*at]))
+        });
+        let over = begun.max().unwrap_or(0);
+        &words[..words.len() - over]
+    }
+
+    /// Words without secrets, on one line and not too many.
+    pub(super) fn clean(&self, words: &str) -> String {
+        let words = self.masked(words);
         let seen = |letter: char| if letter.is_control() { ' ' } else { letter };
         let mut short: String = words.chars().take(WHY_CHARS_MAX).map(seen).collect();
         if short.len() < words.len() {
@@ -118,6 +161,28 @@ mod tests {
         assert!(!end.broke);
         let words = fate.with_last_words("gone");
         assert_eq!(words, "gone; its last words were: bad key ***");
+    }
+
+    #[test]
+    fn no_half_of_a_secret_stays() {
+        let secret = "hunter2hunter";
+        // Wherever the cut falls, and wherever a piece ends.
+        for over in 0..=2 * secret.len() {
+            let fate = Fate::new(vec![secret.into(), "abc".into()]);
+            fate.mutters(secret.as_bytes());
+            fate.mutters(secret.as_bytes());
+            fate.mutters(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
+            let words = fate.last_words().unwrap_or_default();
+            assert!(!words.contains("unt"), "{over}: {words}");
+        }
+        for end in HALF_BYTES_MIN..=secret.len() {
+            let fate = Fate::new(vec![secret.into()]);
+            fate.mutters(b"the key is ");
+            fate.mutters(&secret.as_bytes()[..end]);
+            let words = fate.last_words().unwrap();
+            assert!(words.starts_with("the key is"), "{words}");
+            assert!(!words.contains("hun"), "{words}");
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ async fn hear(mut from: ChildStderr, fate: Arc<Fate>) {
     while let Ok(count @ 1..) = from.read(&mut some).await {
         fate.mutters(&some[..count]);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let words = fate.clean(&String::from_utf8_lossy(&some[..count]));
+            let words = fate.last_words();
             tracing::debug!(words, "an MCP server mutters");
         }
     }
