@@ -15,8 +15,9 @@ use crate::mcp::fate::Fate;
 use crate::mcp::http::HttpError;
 use crate::mcp::spec::{ServerSpec, Way, shown};
 
-/// A server has so long to start and to greet: some are downloaded first.
-const GREETS: Duration = Duration::from_secs(90);
+/// A server has so long to start and to greet. One that is downloaded first may be
+/// too late for that, and is there when it is started again.
+const GREETS: Duration = Duration::from_secs(30);
 
 /// How a server is greeted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,14 @@
 //! Never: two connections at once, and never a server started again and again
 //! without a wait.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
 
 use crate::mcp::error::McpError;
 use crate::mcp::greet::Manner;
@@ -24,11 +28,22 @@ const WAIT: Millis = Millis::from_secs(1);
 /// The longest wait.
 const WAIT_MAX: Millis = Millis::from_secs(30);
 
+/// A server is waited for so long, until it is there and has said what it has.
+const READY: Duration = Duration::from_secs(60);
+
+/// What a server has, or why nobody knows.
+type Listed = Result<Arc<Listing>, McpError>;
+
+/// A question that all who ask it meanwhile share.
+type Asked = BoxFuture<'static, Listed>;
+
 /// A place for one connection.
 pub(super) struct Slot {
     spec: Arc<ServerSpec>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// The question that is under way; it ends when nobody waits for it.
+    asked: std::sync::Mutex<Option<WeakShared<Asked>>>,
     closed: watch::Sender<bool>,
 }
 
@@ -57,6 +72,7 @@ impl Slot {
             spec,
             clock,
             state: Mutex::default(),
+            asked: std::sync::Mutex::default(),
             closed: watch::Sender::new(false),
         }
     }
@@ -88,8 +104,41 @@ impl Slot {
         }
     }
 
-    /// What the server has.
-    pub(super) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
+    /// What the server has; it is started where it is not there. Those who ask while
+    /// another waits have the same answer, and the same failure.
+    pub(super) async fn listing(self: &Arc<Self>) -> Listed {
+        self.question().await
+    }
+
+    fn question(self: &Arc<Self>) -> Shared<Asked> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = asked.as_ref().and_then(WeakShared::upgrade);
+        if let Some(open) = open.filter(|open| open.peek().is_none()) {
+            return open;
+        }
+        let slot = Arc::clone(self);
+        let new = async move { slot.within(READY).await }.boxed().shared();
+        *asked = new.downgrade();
+        new
+    }
+
+    /// Asks, but not for longer than this.
+    async fn within(&self, most: Duration) -> Listed {
+        if let Ok(listed) = timeout(most, self.ask()).await {
+            return listed;
+        }
+        let secs = most.as_secs_f32();
+        let late = McpError::Start {
+            server: self.spec.name.clone(),
+            why: format!("it was not ready within {secs} s"),
+            helps: "Run its command in a terminal to see what takes it so long.".to_owned(),
+        };
+        let mut state = self.state.lock().await;
+        self.failed(&mut state, late.clone())?;
+        Err(late)
+    }
+
+    async fn ask(&self) -> Listed {
         let mut again = true;
         loop {
             let link = self.link().await?;
@@ -200,6 +249,43 @@ fn keeps(error: McpError, times: u32) -> McpError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Never hurries: what it is asked to wait for does not come.
+    #[derive(Debug)]
+    struct Still;
+
+    #[async_trait::async_trait]
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(0)
+        }
+
+        async fn sleep_until(&self, _: Timestamp) {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_never_gets_ready_is_not_waited_for_without_an_end() {
+        let spec = ServerSpec {
+            name: "never".into(),
+            way: crate::mcp::spec::Way::Stdio {
+                command: "/no/such/program".into(),
+                args: Vec::new(),
+                env: Default::default(),
+                cwd: None,
+            },
+            per_run: false,
+            timeout: ServerSpec::TIMEOUT,
+        };
+        let slot = Slot::new(Arc::new(spec), Arc::new(Still));
+        let late = slot.within(Duration::from_millis(20)).await.unwrap_err();
+        assert!(
+            late.to_string().contains("not ready within 0.02 s"),
+            "{late}"
+        );
+        assert_eq!(slot.state.lock().await.failures, 2);
+    }
 
     #[test]
     fn waits_double_up_to_a_bound() {
