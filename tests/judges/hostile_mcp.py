@@ -258,6 +258,8 @@ def heard(message):
         note("listed", "once")
         if MODE == "dies_listing":
             os._exit(5)
+        if MODE == "mute_first" and count("listed") == 1:
+            return
         send({"id": message["id"], "result": listed(message.get("params") or {})})
     elif method == "tools/call":
         ANSWERS[message["params"]["name"]](message)

@@ -3,6 +3,7 @@
 //! Never: waits for a server without an end, but in a call: whoever called says
 //! how long that may take, and to stop waiting is to cancel it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ const ABANDONED_MAX: usize = 1_024;
 /// A list may have so many pages.
 const PAGES_MAX: usize = 64;
 
+/// So many calls in a row may run out of time before a server counts as hung.
+const UNANSWERED_MAX: u32 = 3;
+
 /// A call may be asked for more so often.
 const ROUNDS_MAX: u32 = 10;
 
@@ -73,6 +77,8 @@ pub(super) struct Link {
     /// The list, and how often it had changed when it was asked for.
     listing: tokio::sync::Mutex<Option<(u64, Arc<Listing>)>>,
     abandoned: mpsc::Sender<RequestId>,
+    /// How many calls in a row ran out of time.
+    unanswered: AtomicU32,
     /// They end with the connection.
     keepers: Mutex<JoinSet<()>>,
 }
@@ -127,6 +133,7 @@ impl Link {
             heard,
             listing: tokio::sync::Mutex::default(),
             abandoned,
+            unanswered: AtomicU32::new(0),
             keepers: Mutex::new(keepers),
         }
     }
@@ -154,11 +161,16 @@ impl Link {
         {
             return Ok(Arc::clone(listing));
         }
-        let listing = match timeout(LISTS, self.list()).await {
+        // A listing is no harder than a call.
+        let patience = LISTS.min(Duration::from_millis(self.spec.timeout.0));
+        let listing = match timeout(patience, self.list()).await {
             Ok(listing) => Arc::new(listing?),
             Err(_) => {
+                let secs = patience.as_secs_f32();
+                let why = format!("it did not say within {secs} s what it has");
+                self.give_up(&why);
                 return Err(Lost::Gone {
-                    why: format!("it did not say within {} s what it has", LISTS.as_secs()),
+                    why,
                     sent: true,
                     again: false,
                 });
@@ -278,6 +290,29 @@ impl Link {
             server: self.spec.name.clone(),
             why: why.clone(),
         }
+    }
+
+    /// A call was answered, so the server is alive.
+    pub(super) fn answered(&self) {
+        self.unanswered.store(0, Ordering::Release);
+    }
+
+    /// A call ran out of time. After some of them the server counts as hung.
+    pub(super) fn ran_out(&self) {
+        let before = self.unanswered.fetch_add(1, Ordering::AcqRel);
+        if before.saturating_add(1) >= UNANSWERED_MAX {
+            self.give_up(&format!(
+                "it let {UNANSWERED_MAX} calls in a row run out of time"
+            ));
+        }
+    }
+
+    /// Lets go of a server that hangs: whoever needs it next starts it anew.
+    fn give_up(&self, why: &str) {
+        self.fate.breaks(why);
+        let service = self.service.lock();
+        // Dropped, it ends on its own, and so does whoever waits for an answer.
+        drop(service.unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Closes it: the server has a while to end by itself.

@@ -81,6 +81,10 @@ impl Slot {
         &self.spec
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The connection, if there is one now that can be used.
     pub(super) fn open(&self) -> Option<Arc<Link>> {
         // Whoever holds this is starting one: none is there yet.

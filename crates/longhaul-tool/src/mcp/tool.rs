@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 
-use crate::mcp::link::Lost;
+use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Offered;
 use crate::mcp::output;
 use crate::mcp::slot::Slot;
@@ -54,6 +55,38 @@ impl McpTool {
     }
 }
 
+/// Sees whether a call is let go of because its time is over.
+struct Watch<'a> {
+    slot: &'a Slot,
+    link: &'a Link,
+    begun: Timestamp,
+    is_answered: bool,
+}
+
+impl<'a> Watch<'a> {
+    fn new(slot: &'a Slot, link: &'a Link) -> Self {
+        Self {
+            slot,
+            link,
+            begun: slot.now(),
+            is_answered: false,
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let took = self.slot.now().since(self.begun);
+        // Whoever called has counted from a little earlier.
+        let most = Millis(self.slot.spec().timeout.0 / 10 * 9);
+        if self.is_answered {
+            self.link.answered();
+        } else if took >= most {
+            self.link.ran_out();
+        }
+    }
+}
+
 #[async_trait]
 impl Tool for McpTool {
     fn card(&self) -> &ToolCard {
@@ -80,7 +113,9 @@ impl Tool for McpTool {
             // Nothing has been asked yet, so nothing has happened.
             let link = self.slot.link().await;
             let link = link.map_err(|error| ToolFailure(error.to_string()))?;
+            let mut watch = Watch::new(&self.slot, &link);
             let called = link.call(&self.name, input.clone(), &around.progress).await;
+            watch.is_answered = true;
             match called {
                 Ok(answer) => return output::read(&answer),
                 Err(Lost::Gone { again: true, .. }) if again => again = false,

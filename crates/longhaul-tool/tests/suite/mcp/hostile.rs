@@ -252,6 +252,56 @@ async fn one_that_dies_when_it_is_asked_for_its_list_says_why() {
     assert_eq!(lines(place.path(), "started"), 2);
 }
 
+#[tokio::test]
+async fn one_that_hangs_at_its_list_is_started_anew_and_asked_once_for_all() {
+    let place = folder();
+    let mut spec = hostile("mute_first", place.path());
+    spec.timeout = Millis::from_secs(2);
+    let (servers, _) = alone(spec);
+    let ask = || soon(servers.tools("mute_first", None, RUN));
+    let (one, other) = tokio::join!(ask(), ask());
+    let words = one.unwrap_err().to_string();
+    assert!(words.contains("did not say within 2 s"), "{words}");
+    assert_eq!(other.unwrap_err().to_string(), words);
+    assert_eq!(lines(place.path(), "listed"), 1);
+    assert_eq!(call(&servers, "hello", json!({})).await.map(|_| ()), Ok(()));
+    assert_eq!(lines(place.path(), "started"), 2);
+}
+
+#[tokio::test]
+async fn one_that_lets_three_calls_run_out_of_time_is_started_anew() {
+    let place = folder();
+    let spec = hostile("any", place.path());
+    let timeout = spec.timeout;
+    let (servers, clock) = alone(spec);
+    let hangs = tool(&servers, "hang").await;
+    // A call that somebody cancels says nothing of the server, and an answer counts.
+    for (waited, answered) in [
+        (timeout, false),
+        (timeout, true),
+        (timeout, false),
+        (Millis(1), false),
+        (timeout, false),
+        (timeout, false),
+    ] {
+        assert_eq!(lines(place.path(), "started"), 1);
+        let (around, mut told) = around();
+        {
+            let call = hangs.call(json!({}), &around);
+            tokio::pin!(call);
+            tokio::select! {
+                _ = &mut call => panic!("it never ends"),
+                _ = soon(told.recv()) => clock.pass(waited),
+            }
+        }
+        if answered {
+            call(&servers, "hello", json!({})).await.unwrap();
+        }
+    }
+    call(&servers, "hello", json!({})).await.unwrap();
+    assert_eq!(lines(place.path(), "started"), 2);
+}
+
 /// Has a server and its child hold a line to us; the line ends when both are gone.
 async fn family(servers: &Servers) -> BufReader<tokio::net::TcpStream> {
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
