@@ -3,8 +3,8 @@
 //!
 //! Never: a server that nobody trusts, and never a reason without what helps.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use longhaul_core::port::tool::Stay;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
+use tokio::task::JoinSet;
 
 use crate::assemble::line::Line;
 use crate::config::settings::Config;
@@ -33,8 +34,10 @@ pub struct Served {
     config: Config,
     warden: Warden,
     now: Mutex<Arc<State>>,
-    /// Lines of before: runs that began with them go on with them.
-    before: Mutex<Vec<Arc<dyn Line>>>,
+    /// Those of before: runs that began with them go on with them.
+    before: Mutex<Vec<Arc<State>>>,
+    /// Lines that nobody needs any more, on their way to an end.
+    closing: Mutex<JoinSet<()>>,
 }
 
 /// The file as it was read, and the line to its servers.
@@ -43,6 +46,23 @@ struct State {
     file: McpFile,
     ready: Ready,
     line: Arc<dyn Line>,
+    /// Who asked for tools on this line and has not let go.
+    stays: Mutex<BTreeSet<Stay>>,
+}
+
+impl State {
+    fn new(file: McpFile, ready: Ready, line: Arc<dyn Line>) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            ready,
+            line,
+            stays: Mutex::default(),
+        })
+    }
+
+    fn stays(&self) -> MutexGuard<'_, BTreeSet<Stay>> {
+        self.stays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Every server that is not switched off, with its variables filled in.
@@ -62,14 +82,23 @@ impl Served {
         Self {
             config: config.clone(),
             warden: Warden::of(config),
-            now: Mutex::new(Arc::new(State { file, ready, line })),
+            now: Mutex::new(State::new(file, ready, line)),
             before: Mutex::default(),
+            closing: Mutex::default(),
         }
     }
 
     fn now(&self) -> Arc<State> {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&now)
+    }
+
+    /// The line for this stay. Noted before anybody can put another in its place, so
+    /// that it is not closed meanwhile.
+    fn line_for(&self, stay: Stay) -> Arc<dyn Line> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.stays().insert(stay);
+        Arc::clone(&now.line)
     }
 
     /// Whether the server of this name may be started and can be. The error is a
@@ -115,29 +144,49 @@ impl Served {
         Some(self.trusted(&file).map(|()| file))
     }
 
-    /// From now on this file counts, and this line.
+    /// From now on this file counts, and this line. The one of before is closed when
+    /// nobody needs it any more.
     pub fn take(&self, file: McpFile, line: Arc<dyn Line>) {
         let ready = ready(&self.config, &file);
-        let state = Arc::new(State { file, ready, line });
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *now, state);
-        drop(now);
-        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        before.push(Arc::clone(&old.line));
+        let state = State::new(file, ready, line);
+        {
+            // Whoever lets go meanwhile finds it in one place or the other.
+            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            before.push(std::mem::replace(&mut *now, state));
+        }
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        while closing.try_join_next().is_some() {}
+        for line in self.unneeded() {
+            closing.spawn(async move { line.close().await });
+        }
     }
 
-    /// Every line that is open.
-    fn lines(&self) -> Vec<Arc<dyn Line>> {
+    /// Takes out the lines of before that nobody needs any more.
+    fn unneeded(&self) -> Vec<Arc<dyn Line>> {
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let unneeded = before.extract_if(.., |state| state.stays().is_empty());
+        unneeded.map(|state| Arc::clone(&state.line)).collect()
+    }
+
+    /// All whose lines are open.
+    fn states(&self) -> Vec<Arc<State>> {
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Arc::clone(&self.now().line);
-        before.iter().cloned().chain([now]).collect()
+        before.iter().cloned().chain([self.now()]).collect()
     }
 
     /// Closes everything, and waits no longer than it must.
     pub async fn close(&self) {
-        let lines = self.lines();
-        let closing = join_all(lines.iter().map(|line| line.close()));
-        if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
+        let mut earlier = {
+            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *closing)
+        };
+        let states = self.states();
+        let all = async {
+            join_all(states.iter().map(|state| state.line.close())).await;
+            while earlier.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
             tracing::warn!("some servers of tools did not end in time, and are left to the system");
         }
     }
@@ -149,7 +198,7 @@ impl Served {
         stay: Stay,
     ) -> Result<Vec<Equipped>, String> {
         self.may(server)?;
-        let line = Arc::clone(&self.now().line);
+        let line = self.line_for(stay);
         let asked = line.tools(server, tool, stay).await;
         let tools = asked.map_err(|why| {
             let why = why.trim_end_matches('.');
@@ -195,7 +244,11 @@ impl Supplies for Served {
     }
 
     async fn let_go(&self, stay: Stay) {
-        let lines = self.lines();
-        join_all(lines.iter().map(|line| line.let_go(stay))).await;
+        let states = self.states();
+        join_all(states.iter().map(|state| state.line.let_go(stay))).await;
+        for state in &states {
+            state.stays().remove(&stay);
+        }
+        join_all(self.unneeded().iter().map(|line| line.close())).await;
     }
 }

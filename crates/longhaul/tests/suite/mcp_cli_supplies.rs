@@ -165,6 +165,47 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
 }
 
 #[tokio::test]
+async fn a_line_of_before_is_closed_when_the_last_who_found_tools_on_it_lets_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
+    let file = McpFile::of(&config);
+    let thing = Thing::mcp(&file).unwrap();
+    let warden = Warden::of(&config);
+    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let lines: [Arc<Heard>; 3] = Default::default();
+    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn Line>;
+    let closed = || {
+        let is_closed = |heard: &Arc<Heard>| heard.0.lock().unwrap().contains(&"close".to_owned());
+        lines.iter().map(is_closed).collect::<Vec<bool>>()
+    };
+    let served = Served::new(&config, file.clone(), line(0));
+    let [one, other] = [1, 2].map(|epoch| Stay {
+        run: RunId::from_bits(7),
+        epoch: Epoch(epoch),
+    });
+    for stay in [one, other] {
+        let found = Supplies::find(&served, "mcp:github", stay).await;
+        found.unwrap().unwrap();
+    }
+    served.take(file.clone(), line(1));
+    let found = Supplies::find(&served, "mcp:github", other).await;
+    found.unwrap().unwrap();
+    Supplies::let_go(&served, one).await;
+    assert_eq!(closed(), [false, false, false]);
+    Supplies::let_go(&served, other).await;
+    assert_eq!(closed(), [true, false, false]);
+    // One that nobody needs at all is closed when another takes its place.
+    served.take(file, line(2));
+    while !closed()[1] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(closed(), [true, true, false]);
+    served.close().await;
+    assert_eq!(closed(), [true, true, true]);
+}
+
+#[tokio::test]
 async fn without_a_file_or_with_a_broken_one_the_sentence_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
