@@ -47,10 +47,15 @@ impl Record {
     /// What is known of the delivery under this key.
     pub(super) fn state(&self, key: &str) -> Result<State, Trouble> {
         match self.0.hold_if_there()? {
-            Some(held) => match state(&held, key)? {
-                State::Nothing if !is_ours(&held)? => Ok(State::Elsewhere),
-                known => Ok(known),
-            },
+            Some(held) => {
+                let known = state(&held, key)?;
+                let is_elsewhere = known == State::Nothing && !is_ours(&held)?;
+                Ok(if is_elsewhere {
+                    State::Elsewhere
+                } else {
+                    known
+                })
+            }
             None => Ok(State::Elsewhere),
         }
     }
