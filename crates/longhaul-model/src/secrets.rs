@@ -85,23 +85,31 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// A secret as it is, as JSON spells it, in an address, and as base64, alone or in
-/// the midst of something.
+/// A secret as it is, as JSON spells it, in an address, as hex digits and as base64,
+/// alone or in the midst of something; each once.
 pub(crate) fn spellings(value: &str) -> Vec<String> {
-    let json = in_json(value);
-    let slashed = json.replace('/', r"\/");
     let mut all = vec![
-        // Inside a text of JSON that is itself a text of JSON, as arguments are.
-        in_json(&json),
-        in_json(&slashed),
-        slashed,
-        json,
-        encoded(value, |byte| format!("%{byte:02X}")),
-        encoded(value, |byte| format!("%{byte:02x}")),
+        value.to_owned(),
         STANDARD_NO_PAD.encode(value),
         URL_SAFE_NO_PAD.encode(value),
-        value.to_owned(),
+        value.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        value.bytes().map(|byte| format!("{byte:02X}")).collect(),
     ];
+    for digits in [Digits::Lower, Digits::Upper] {
+        all.extend(KEPT.iter().flat_map(|kept| {
+            let spelled = in_address(value, kept, digits);
+            // Forms have a plus where addresses have a blank.
+            [spelled.replace("%20", "+"), spelled]
+        }));
+        all.extend(ESCAPED.iter().flat_map(|is_escaped| {
+            let json = in_json(value, is_escaped, digits);
+            let slashed = json.replace('/', r"\/");
+            let escaped = json.replace('/', &digits.escape('/'));
+            // Inside a text of JSON that is itself a text of JSON, as arguments are.
+            let twice = [&json, &slashed, &escaped].map(|it| in_json(it, |_| false, digits));
+            twice.into_iter().chain([json, slashed, escaped])
+        }));
+    }
     for before in 0..3 {
         let padded = [&[0; 3][..before], value.as_bytes()].concat();
         // Only the letters that depend on nothing but the secret.
@@ -114,21 +122,69 @@ pub(crate) fn spellings(value: &str) -> Vec<String> {
         }
     }
     all.retain(|spelled| spelled.len() >= HIDDEN_FROM);
+    // Most secrets are letters and digits, which nearly all of these leave alone.
+    all.sort_unstable();
+    all.dedup();
     all
 }
 
-fn in_json(text: &str) -> String {
-    let json = serde_json::Value::from(text).to_string();
-    let inside = json.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
-    inside.unwrap_or(&json).to_owned()
+/// What is left as it is in an address besides letters and digits: all that may be,
+/// that and slashes, what forms leave, what browsers leave in a part of an address,
+/// and in a whole one.
+const KEPT: &[&str] = &["-_.~", "-_.~/", "-_.*", "-_.~!'()*", "-_.~!'()*;,/?:@&=+$#"];
+
+/// What writers of JSON spell by number though they need not: nothing, what is not
+/// ASCII, what means something in HTML, and both together with a few more.
+const ESCAPED: &[fn(char) -> bool] = &[
+    |_| false,
+    |letter| !letter.is_ascii(),
+    |letter| matches!(letter, '<' | '>' | '&' | '\u{2028}' | '\u{2029}'),
+    |letter| !letter.is_ascii() || "\"&'<>+`".contains(letter),
+];
+
+/// Which hex digits.
+#[derive(Debug, Clone, Copy)]
+enum Digits {
+    Lower,
+    Upper,
 }
 
-fn encoded(text: &str, spell: impl Fn(u8) -> String) -> String {
-    let letter = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+impl Digits {
+    /// A letter by number, as JSON has it.
+    fn escape(self, letter: char) -> String {
+        let units = letter.encode_utf16(&mut [0; 2]).to_vec();
+        let spelled = units.into_iter().map(|unit| match self {
+            Self::Lower => format!("\\u{unit:04x}"),
+            Self::Upper => format!("\\u{unit:04X}"),
+        });
+        spelled.collect()
+    }
+}
+
+/// A text as JSON spells it, and by number what is escaped.
+fn in_json(text: &str, is_escaped: impl Fn(char) -> bool, digits: Digits) -> String {
+    let letter = |letter: char| match letter {
+        _ if is_escaped(letter) => digits.escape(letter),
+        '"' => "\\\"".to_owned(),
+        '\\' => r"\\".to_owned(),
+        '\n' => r"\n".to_owned(),
+        '\r' => r"\r".to_owned(),
+        '\t' => r"\t".to_owned(),
+        '\u{8}' => r"\b".to_owned(),
+        '\u{c}' => r"\f".to_owned(),
+        '\0'..='\u{1f}' => digits.escape(letter),
+        _ => letter.to_string(),
+    };
+    text.chars().map(letter).collect()
+}
+
+fn in_address(text: &str, kept: &str, digits: Digits) -> String {
+    let letter = |byte: u8| match (byte, digits) {
+        _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => {
             char::from(byte).to_string()
         }
-        _ => spell(byte),
+        (_, Digits::Lower) => format!("%{byte:02x}"),
+        (_, Digits::Upper) => format!("%{byte:02X}"),
     };
     text.bytes().map(letter).collect()
 }
@@ -168,6 +224,65 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_found_as_others_write_it() {
+        fn check(secret: &str, texts: &[&str]) {
+            let secrets = Secrets::new(Some(&ApiKey::new(secret)), &[]);
+            for text in texts {
+                let text = format!("<{text}>");
+                assert!(secrets.are_in(&text), "{text}");
+                assert_eq!(secrets.hide(text), "<[key]>");
+            }
+        }
+        check(
+            "wJalrXUtnFEMI/K7MDENG+bPxRfiCY=",
+            &[
+                "wJalrXUtnFEMI/K7MDENG%2BbPxRfiCY%3D",
+                "wJalrXUtnFEMI/K7MDENG%2bbPxRfiCY%3d",
+                "wJalrXUtnFEMI%2FK7MDENG%2BbPxRfiCY%3D",
+                "wJalrXUtnFEMI%2fK7MDENG%2bbPxRfiCY%3d",
+                r"wJalrXUtnFEMI\/K7MDENG+bPxRfiCY=",
+                r"wJalrXUtnFEMI\u002fK7MDENG+bPxRfiCY=",
+                r"wJalrXUtnFEMI\u002FK7MDENG+bPxRfiCY=",
+                r"wJalrXUtnFEMI\\u002fK7MDENG+bPxRfiCY=",
+                r"wJalrXUtnFEMI/K7MDENG\u002BbPxRfiCY=",
+                "774a616c725855746e46454d492f4b374d44454e472b62507852666943593d",
+                "774A616C725855746E46454D492F4B374D44454E472B62507852666943593D",
+            ],
+        );
+        check(
+            "schön & gut 𝄞/~*",
+            &[
+                r"sch\u00f6n & gut \ud834\udd1e/~*",
+                r"sch\u00F6n & gut \uD834\uDD1E/~*",
+                r"sch\u00f6n & gut \ud834\udd1e\/~*",
+                r"sch\u00f6n & gut \ud834\udd1e\u002f~*",
+                r"sch\\u00f6n & gut \\ud834\\udd1e/~*",
+                r"schön \u0026 gut 𝄞/~*",
+                r"sch\u00F6n \u0026 gut \uD834\uDD1E/~*",
+                "sch%C3%B6n%20%26%20gut%20%F0%9D%84%9E/~%2A",
+                "sch%c3%b6n%20%26%20gut%20%f0%9d%84%9e%2f~%2a",
+                "sch%C3%B6n+%26+gut+%F0%9D%84%9E%2F~%2A",
+                "sch%C3%B6n+%26+gut+%F0%9D%84%9E/~%2A",
+                "sch%C3%B6n+%26+gut+%F0%9D%84%9E%2F%7E*",
+                "sch%C3%B6n%20%26%20gut%20%F0%9D%84%9E%2F~*",
+                "sch%C3%B6n%20&%20gut%20%F0%9D%84%9E/~*",
+            ],
+        );
+        check(
+            "two\nlines\u{1}",
+            &[r"two\nlines\u0001", r"two\\nlines\\u0001"],
+        );
+    }
+
+    #[test]
+    fn letters_and_digits_have_few_spellings() {
+        for (secret, most) in [("AKIAIOSFODNN7EXAMPLE", 9), ("wJalr/K7MDENG+bP=", 40)] {
+            let count = spellings(secret).len();
+            assert!(count <= most, "{secret}: {count}");
+        }
+    }
+
+    #[test]
     fn a_secret_inside_of_base64() {
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "\n", "::"] {
@@ -194,6 +309,9 @@ mod tests {
             ("sk-a/b or not", "sk-a/b or not"),
             ("bad by-hand-", "bad "),
             ("bad Bearer by-hand-", "bad "),
+            ("bad sk-a/b%2Bc%3", "bad "),
+            (r"bad sk-a\u002fb+c=ve", "bad "),
+            ("bad 736b2d612f622b63", "bad "),
             ("", ""),
         ] {
             let mended = secrets().mend(cut.as_bytes()).to_vec();
