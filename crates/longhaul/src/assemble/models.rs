@@ -1,7 +1,7 @@
 //! The models of a project by name, each opened once, over one way to each provider.
 //!
-//! Never: takes the scripted model because another is missing. It is asked for
-//! by its name or not at all.
+//! Never: takes the scripted model because another is missing: it is asked for by
+//! its name or not at all. And never sends a key where only a stranger's file says.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ use crate::assemble::ollama;
 use crate::assemble::providers::Provider;
 use crate::config::known::{CASSETTE, SCRIPTED};
 use crate::config::settings::Config;
+use crate::trust::sends;
+use crate::trust::warden::Warden;
 
 /// So many models are kept open; then all are let go of.
 const OPENED_MAX: usize = 256;
@@ -41,6 +43,7 @@ type Stamp = (std::time::SystemTime, u64);
 pub(crate) struct ModelShelf {
     scripts: PathBuf,
     config: Config,
+    warden: Warden,
     menu: Result<Menu, String>,
     clock: Arc<dyn Clock>,
     pictures: Option<Arc<dyn Pictures>>,
@@ -54,6 +57,7 @@ impl ModelShelf {
         Self {
             scripts: config.root.join("scripts"),
             config: config.clone(),
+            warden: Warden::of(config),
             menu: Menu::of(config),
             clock,
             pictures: None,
@@ -130,6 +134,19 @@ impl ModelShelf {
         Ok(way)
     }
 
+    /// Whether a provider may be sent what is yours. It is asked about each time: a
+    /// model that is open does not outlive the trust in it.
+    fn trusted(&self, provider: &str) -> Result<(), String> {
+        let Some(thing) = sends::provider(&self.config, provider) else {
+            return Ok(());
+        };
+        let verdict = self.warden.may(&thing);
+        match verdict.allows() {
+            true => Ok(()),
+            false => Err(verdict.sentence(&thing)),
+        }
+    }
+
     /// The model that Ollama lists first, if it answers.
     fn ask_ollama(&self, provider: &Provider) -> Option<String> {
         let now = self.clock.now();
@@ -175,8 +192,13 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Models for ModelShelf {
     fn find(&self, name: Option<&str>) -> Result<Found, String> {
         let menu = self.menu.as_ref().map_err(Clone::clone)?;
-        let choice = menu.choose(name, |provider| self.ask_ollama(provider))?;
+        let choice = menu.choose(name, |provider| {
+            self.trusted(&provider.name).ok()?;
+            self.ask_ollama(provider)
+        })?;
         let name = choice.name;
+        let provider = name.split_once('/').map_or("", |(provider, _)| provider);
+        self.trusted(provider)?;
         let stamp = self.stamp(&name);
         if let Some(known) = held(&self.opened).get(&name)
             && known.stamp == stamp

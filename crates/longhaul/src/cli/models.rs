@@ -61,7 +61,7 @@ impl Models {
                 tell_of_env_file(&config);
                 let filed = here::quiet_config(&here::with_env_file_if_sound(here))?;
                 let filed = Menu::of(&filed).map_err(Failure::usage)?;
-                return check.run(&menu, &filed);
+                return check.run(&config, &menu, &filed);
             }
         }
         if !matches!(self.command, Some(Command::Price(_))) {

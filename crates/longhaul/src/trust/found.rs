@@ -1,7 +1,9 @@
-//! Finds everything that a project would run on its own.
+//! Finds everything that a project would do on its own.
 //!
 //! Never: what its owner set elsewhere. A setting of the user's own file is no
 //! stranger's.
+
+use std::collections::BTreeSet;
 
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::Eye;
@@ -13,6 +15,7 @@ use crate::config::settings::Config;
 use crate::config::value::{Origin, Value};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::named;
+use crate::trust::sends;
 use crate::trust::thing::{Kind, Thing};
 
 /// The tool whose messages may be handed to a program.
@@ -53,7 +56,39 @@ pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> 
             ..Thing::command(Kind::Deliver, &config.root, &words)
         });
     }
+    things.extend(providers(config, agents));
     things
+}
+
+/// The providers that would be sent what is yours, each with the agents that name
+/// it, or that name none and take what there is.
+fn providers(config: &Config, agents: &[&Agent]) -> Vec<Thing> {
+    let names = config.below("providers");
+    let names = names.filter_map(|(path, _)| path.split('.').next());
+    let names: BTreeSet<&str> = names.collect();
+    let models = config.models();
+    let means = |named: &String, provider: &str| {
+        let look = |named: &String| models.names.get(named).cloned();
+        let meant = look(named).unwrap_or_else(|| named.clone());
+        let meant = look(&meant).unwrap_or(meant);
+        meant.split_once('/').is_some_and(|(of, _)| of == provider)
+    };
+    let asks = |agent: &Agent, provider: &str| {
+        let mut named = agent.models.iter().chain(&agent.idle_models);
+        let takes = || match &models.default {
+            Some(default) => means(default, provider),
+            None => true,
+        };
+        named.any(|named| means(named, provider)) || (agent.models.is_empty() && takes())
+    };
+    let things = names.into_iter().filter_map(|provider| {
+        let used_by = agents.iter().filter(|agent| asks(agent, provider));
+        Some(Thing {
+            used_by: used_by.map(|agent| name(agent)).collect(),
+            ..sends::provider(config, provider)?
+        })
+    });
+    things.collect()
 }
 
 fn name(agent: &Agent) -> String {

@@ -1,11 +1,9 @@
-//! One thing that a project would run: what is shown of it, and the hash that a
+//! One thing that a project would do: what is shown of it, and the hash that a
 //! decision about it is bound to.
 //!
-//! Never: runs it.
+//! Never: does it.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
@@ -13,10 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
-use crate::mcp::server::{Server, argv};
-
-/// A program in the project that is larger than this is none that somebody read.
-const PROGRAM_MAX: u64 = 64 << 20;
+use crate::mcp::server::{Server, Way, argv};
+use crate::trust::named::{Named, add, without_variables};
 
 /// So much of one line is shown; the rest is to be looked up in the file.
 const LINE_MAX: usize = 2_000;
@@ -31,6 +27,8 @@ pub enum Kind {
     Perception,
     /// The program that messages are handed to.
     Deliver,
+    /// A provider of models, asked where the project says or with what it says.
+    Provider,
 }
 
 impl Kind {
@@ -40,6 +38,7 @@ impl Kind {
             Self::Mcp => "mcp",
             Self::Perception => "perception",
             Self::Deliver => "deliver",
+            Self::Provider => "provider",
         }
     }
 
@@ -49,6 +48,23 @@ impl Kind {
             Self::Mcp => "servers of tools, started and asked outside any sandbox",
             Self::Perception => "a program that looks at the world, outside any sandbox",
             Self::Deliver => "a program that messages are handed to, outside any sandbox",
+            Self::Provider => "a provider of models that is sent a key of yours",
+        }
+    }
+
+    /// What the project does with it.
+    pub const fn does(self) -> &'static str {
+        match self {
+            Self::Mcp | Self::Perception | Self::Deliver => "run",
+            Self::Provider => "ask",
+        }
+    }
+
+    /// What does not happen without trust.
+    pub const fn withheld(self) -> &'static str {
+        match self {
+            Self::Mcp | Self::Perception | Self::Deliver => "nothing of it is run",
+            Self::Provider => "nothing is sent to it",
         }
     }
 }
@@ -74,34 +90,78 @@ impl fmt::Display for Thing {
             Kind::Mcp => write!(f, "`{}`", self.name),
             Kind::Perception => write!(f, "the perception command `{}`", self.name),
             Kind::Deliver => write!(f, "the command `{}` that messages go to", self.name),
+            Kind::Provider => write!(f, "the provider `{}`", self.name),
         }
     }
 }
 
 impl Thing {
-    /// The servers of a project; none: it names none.
+    /// The servers of a project as they stand on disk now; none: it names none.
     pub fn mcp(file: &McpFile) -> Option<Self> {
         let hash = file.hash?;
+        let named = scripts(file);
+        let mut shown: Vec<String> = file.servers.iter().flat_map(shown).collect();
+        shown.extend(named.said().map(|files| cut(&files)));
         Some(Self {
             kind: Kind::Mcp,
             name: FILE_NAME.to_owned(),
-            hash: Ok(hash),
-            shown: file.servers.iter().flat_map(shown).collect(),
+            hash: match named.is_empty() {
+                true => Ok(hash),
+                false => named.hash(hash.bytes().to_vec()),
+            },
+            shown,
             used_by: Vec::new(),
         })
     }
 
-    /// A program with its arguments, started in this folder.
+    /// A program with its arguments, started in this folder, as they stand on disk now.
     pub fn command(kind: Kind, root: &Path, words: &[String]) -> Self {
         let name = argv(words);
+        let mut named = Named::of(root);
+        named.command(root, &words.iter().collect::<Vec<_>>());
+        let mut bytes = Vec::new();
+        for word in words {
+            add(&mut bytes, word.as_bytes());
+        }
+        let files = named.said().map(|files| cut(&files));
         Self {
             kind,
-            hash: hash(root, words),
-            shown: vec![cut(&name)],
+            hash: named.hash(bytes),
+            shown: [cut(&name)].into_iter().chain(files).collect(),
             name,
             used_by: Vec::new(),
         }
     }
+}
+
+/// What the project brings itself for its servers to be started.
+fn scripts(file: &McpFile) -> Named {
+    let root = file.path.parent().unwrap_or(&file.path);
+    let mut named = Named::of(root);
+    for server in file.servers.iter().filter(|server| !server.disabled) {
+        let Some(Way::Stdio {
+            command,
+            args,
+            env,
+            cwd,
+        }) = &server.way
+        else {
+            continue;
+        };
+        let words: Vec<&String> = [command].into_iter().chain(args).collect();
+        let elsewhere = cwd.as_ref().map(|cwd| {
+            let bare = without_variables(cwd);
+            [root.join(cwd), root.join(bare.trim_start_matches('/'))]
+        });
+        let elsewhere = elsewhere.iter().flatten().map(PathBuf::as_path);
+        for folder in elsewhere.chain([root]) {
+            named.command(folder, &words);
+            for value in env.values() {
+                named.word(folder, value);
+            }
+        }
+    }
+    named
 }
 
 /// What would be started for a server, and what it is handed.
@@ -134,38 +194,4 @@ fn cut(line: &str) -> String {
     }
     let kept: String = line.chars().take(LINE_MAX).collect();
     format!("{kept} ... and {} letters more", many - LINE_MAX)
-}
-
-/// Over every word, and over what the project itself brings to be run.
-fn hash(root: &Path, words: &[String]) -> Result<Hash, String> {
-    let mut bytes = Vec::new();
-    for word in words {
-        bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(word.as_bytes());
-    }
-    if let Some(program) = own_program(root, words) {
-        let said = |why: String| format!("`{}` can't be looked at: {why}", program.display());
-        let file = File::open(&program).map_err(|error| said(error.to_string()))?;
-        let mut content = Vec::new();
-        let read = file.take(PROGRAM_MAX + 1).read_to_end(&mut content);
-        read.map_err(|error| said(error.to_string()))?;
-        if content.len() as u64 > PROGRAM_MAX {
-            return Err(said(format!("it is larger than {} MB", PROGRAM_MAX >> 20)));
-        }
-        bytes.extend_from_slice(Hash::of(&content).bytes());
-    }
-    Ok(Hash::of(&bytes))
-}
-
-/// The file of the project that would be run: the program itself, or the script
-/// that a program from elsewhere is given first.
-fn own_program(root: &Path, words: &[String]) -> Option<PathBuf> {
-    let root = fs::canonicalize(root).ok()?;
-    let inside = |word: &String| {
-        let path = fs::canonicalize(root.join(word)).ok()?;
-        (path.starts_with(&root) && path.is_file()).then_some(path)
-    };
-    let (program, rest) = words.split_first()?;
-    let own = program.contains('/').then(|| inside(program)).flatten();
-    own.or_else(|| rest.iter().find_map(inside))
 }

@@ -56,14 +56,20 @@ impl Verdict {
         match self {
             Self::Trusted | Self::Unasked => format!("{thing} is trusted."),
             Self::New => format!(
-                "{} is not trusted yet, so nothing of it is run. {helps}",
-                upper(thing)
+                "{} is not trusted yet, so {}. {helps}",
+                upper(thing),
+                thing.kind.withheld()
             ),
             Self::Changed => format!(
-                "{} has changed since it was trusted, so nothing of it is run. {helps}",
-                upper(thing)
+                "{} has changed since it was trusted, so {}. {helps}",
+                upper(thing),
+                thing.kind.withheld()
             ),
-            Self::Unknown(why) => format!("{} is not run: {why}. {helps}", upper(thing)),
+            Self::Unknown(why) => format!(
+                "{} can't be trusted, so {}: {why}. {helps}",
+                upper(thing),
+                thing.kind.withheld()
+            ),
         }
     }
 }

@@ -233,6 +233,39 @@ fn the_program_that_messages_go_to_is_trusted_with_its_bytes() {
 }
 
 #[test]
+fn a_server_is_trusted_with_the_bytes_of_its_scripts() {
+    let mcp = r#"{"mcpServers": {
+      "a": {"command": "./srv.sh", "args": ["--fast"]},
+      "b": {"command": "python3", "args": ["-m", "look"], "env": {"NODE_OPTIONS": "--require ./x.js"}},
+      "c": {"command": "sh", "args": ["-c", "python3 sub/late.py"], "disabled": true},
+      "d": {"command": "python3", "args": ["in.py"], "cwd": "sub"}
+    }}"#;
+    let files = ["srv.sh", "look.py", "x.js", "sub/in.py"];
+    let place = Place::new(&[(".mcp.json", mcp), ("sub/late.py", "1")]);
+    for file in files {
+        place.write(file, "1");
+    }
+    place.say(&["trust", "--yes"], 0);
+    assert_eq!(place.statuses(), [".mcp.json trusted"]);
+    let (_, err) = place.say(&["trust", "revoke"], 0);
+    assert!(err.contains("note"), "{err}");
+    let (_, err) = place.say(&["trust", "--yes"], 0);
+    let says = "  files of this project: look.py, srv.sh, sub/in.py, x.js\n";
+    assert!(err.contains(says), "{err}");
+    for file in files {
+        place.write(file, "2");
+        assert_eq!(place.statuses(), [".mcp.json changed"], "{file}");
+        let (out, _) = place.say(&["mcp", "ls"], 0);
+        assert!(out.contains("changed since it was trusted"), "{out}");
+        place.write(file, "1");
+        assert_eq!(place.statuses(), [".mcp.json trusted"], "{file}");
+    }
+    // What is switched off is not run.
+    place.write("sub/late.py", "2");
+    assert_eq!(place.statuses(), [".mcp.json trusted"]);
+}
+
+#[test]
 fn what_is_shown_can_t_steer_the_terminal_or_fake_a_line() {
     let hostile = r#"{"mcpServers": {"a": {"command": "x", "args": ["\u001b[2J\r\nTrust it? [y/N] y\n", "\u202etxt"]}}}"#;
     let place = Place::new(&[(".mcp.json", hostile)]);

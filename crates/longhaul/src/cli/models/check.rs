@@ -9,6 +9,9 @@ use futures_util::{StreamExt as _, stream};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::providers::Provider;
 use longhaul::config::known::{Api, SCRIPTED};
+use longhaul::config::settings::Config;
+use longhaul::trust::sends;
+use longhaul::trust::warden::Warden;
 use longhaul_core::failure::{Failure as Failed, FailureClass};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
@@ -54,8 +57,8 @@ struct Report<'a> {
 
 impl Check {
     /// Asks; `filed` is the menu with the keys of the project's `.env`.
-    pub(crate) fn run(&self, menu: &Menu, filed: &Menu) -> anyhow::Result<Exit> {
-        let asked = self.asked(menu, filed)?;
+    pub(crate) fn run(&self, config: &Config, menu: &Menu, filed: &Menu) -> anyhow::Result<Exit> {
+        let asked = self.trusted(config, self.asked(menu, filed)?)?;
         let named = !self.names.is_empty();
         let reports = runtime::small()?.block_on(async {
             let asking = asked.into_iter().map(|provider| ask(menu, provider, named));
@@ -78,6 +81,34 @@ impl Check {
             say::data(&line)?;
         }
         Ok(exit(&reports))
+    }
+
+    /// Those that may be sent a key. Whoever names another is told why it is not asked.
+    fn trusted<'a>(
+        &self,
+        config: &Config,
+        asked: Vec<&'a Provider>,
+    ) -> anyhow::Result<Vec<&'a Provider>> {
+        let warden = Warden::of(config);
+        let mut trusted = Vec::new();
+        for provider in asked {
+            let thing = sends::provider(config, &provider.name);
+            let why = thing.and_then(|thing| {
+                let verdict = warden.may(&thing);
+                (!verdict.allows()).then(|| verdict.sentence(&thing))
+            });
+            match why {
+                None => trusted.push(provider),
+                Some(why) if self.names.is_empty() => say::talk(&format!("note: {why}")),
+                Some(why) => {
+                    return Err(Failure::usage(why)
+                        .exit(Exit::NotAllowed)
+                        .hint("look at it and decide", "longhaul trust")
+                        .into());
+                }
+            }
+        }
+        Ok(trusted)
     }
 
     /// Who is asked.

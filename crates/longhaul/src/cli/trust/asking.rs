@@ -65,7 +65,7 @@ pub(crate) fn show(warden: &Warden, thing: &Thing) {
 }
 
 fn heading(thing: &Thing) -> String {
-    format!("This project would run {thing}")
+    format!("This project would {} {thing}", thing.kind.does())
 }
 
 /// Shows a thing and asks; a yes is kept. Without a terminal it only shows.
