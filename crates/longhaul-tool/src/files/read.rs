@@ -20,6 +20,9 @@ use crate::files::workspace::{Workspace, hint};
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
 /// So many lines are shown where nobody says how many.
 const LINES: usize = 2_000;
+/// Far more lines than a file may have. The schema says it, so that a number which
+/// no machine holds is refused in its words.
+const NUMBER_MAX: u32 = 1_000_000_000;
 
 /// Reads files.
 #[derive(Debug)]
@@ -47,11 +50,13 @@ impl ReadFile {
             "offset": {
                 "type": "integer",
                 "minimum": 1,
+                "maximum": NUMBER_MAX,
                 "description": "The number of the first line to read; 1 unless given",
             },
             "limit": {
                 "type": "integer",
                 "minimum": 1,
+                "maximum": NUMBER_MAX,
                 "description": "How many lines to read; 2000 unless given",
             },
         });
@@ -164,7 +169,8 @@ fn count(lines: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SHOWN_BYTES_MAX, page};
+    use super::{NUMBER_MAX, ReadFile, SHOWN_BYTES_MAX, Workspace, page};
+    use longhaul_core::port::tool::Tool as _;
 
     fn check(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
         let page = page(text, offset, limit);
@@ -173,6 +179,17 @@ mod tests {
             expected,
             "{text:?}"
         );
+    }
+
+    #[test]
+    fn every_number_has_a_most() {
+        let space = Workspace::new("nowhere".into(), Vec::new());
+        let tool = ReadFile::new(space).unwrap();
+        for name in ["offset", "limit"] {
+            let number = &tool.card().schema["properties"][name];
+            assert_eq!(number["type"], "integer");
+            assert_eq!(number["maximum"], NUMBER_MAX, "{name}");
+        }
     }
 
     #[test]
