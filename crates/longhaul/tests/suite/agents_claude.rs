@@ -103,6 +103,12 @@ fn tools_are_mapped_or_left_out_with_a_word() {
         &["shell"],
         &["`Bash` is shell"],
     );
+    // Also where a sentence makes that the file is read line by line.
+    check(
+        "description: Use when: asked\ntools: Bash\nsandbox: { isolation: none }",
+        &["shell"],
+        &["read line by line", "`Bash` is shell"],
+    );
     check(
         "tools: Bash, Read\nsandbox: yes",
         &["read_file"],

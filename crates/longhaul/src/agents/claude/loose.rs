@@ -3,7 +3,10 @@
 //!
 //! Never: fails. Every line belongs to some field, or to none.
 
-use crate::written::{Content, Entry, Node, Place};
+use crate::written::{Content, Entry, Node, Place, yaml};
+
+/// The fields that are sentences, whatever those look like.
+const PROSE: &[&str] = &["description"];
 
 /// Reads the fields; of two with one name the first counts.
 pub(crate) fn read(front: &str) -> Vec<Entry> {
@@ -51,7 +54,7 @@ impl Raw<'_> {
             key: self.key.to_owned(),
             place: place(1),
             node: Node {
-                place: place(self.key.chars().count() + 3),
+                place: place(self.column()),
                 content: self.content(),
             },
         }
@@ -69,6 +72,9 @@ impl Raw<'_> {
         let inline = self.value.strip_prefix('[');
         let inline = inline.and_then(|inner| inner.strip_suffix(']'));
         let inline = || inline.map(|inner| inner.split(',').map(str::to_owned).collect());
+        if let Some(table) = self.table() {
+            return table;
+        }
         if let Some(items) = listed.or_else(inline) {
             let texts = items.iter().map(|item| Node {
                 place: Place {
@@ -90,6 +96,62 @@ impl Raw<'_> {
             true => Content::Nothing,
             false => Content::Text(text.to_owned()),
         }
+    }
+
+    /// The value where it is a table, which only YAML knows how to read: between
+    /// braces, or in the lines below.
+    fn table(&self) -> Option<Content> {
+        let may_be = self.value.is_empty() || self.value.starts_with('{');
+        if !may_be || PROSE.contains(&self.key) {
+            return None;
+        }
+        let lines = [&[self.value], &self.more[..]].concat();
+        let mut node = yaml::read(&lines.join("\n")).ok()?;
+        self.put(&mut node);
+        match node.content {
+            table @ Content::Table(_) => Some(table),
+            Content::Nothing
+            | Content::Flag(_)
+            | Content::Whole(_)
+            | Content::Real(_)
+            | Content::Text(_)
+            | Content::List(_) => None,
+        }
+    }
+
+    /// Moves what was read by itself to where it stands in the file.
+    fn put(&self, node: &mut Node) {
+        node.place = self.moved(node.place);
+        match &mut node.content {
+            Content::List(list) => list.iter_mut().for_each(|node| self.put(node)),
+            Content::Table(entries) => {
+                for entry in entries {
+                    entry.place = self.moved(entry.place);
+                    self.put(&mut entry.node);
+                }
+            }
+            Content::Nothing
+            | Content::Flag(_)
+            | Content::Whole(_)
+            | Content::Real(_)
+            | Content::Text(_) => {}
+        }
+    }
+
+    fn moved(&self, place: Place) -> Place {
+        let before = match place.line {
+            1 => self.column() - 1,
+            _ => 0,
+        };
+        Place {
+            line: self.line + place.line - 1,
+            column: before + place.column,
+        }
+    }
+
+    /// Where the value begins.
+    fn column(&self) -> usize {
+        self.key.chars().count() + 3
     }
 }
 
@@ -113,6 +175,32 @@ fn unquoted(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_read_as_one() {
+        fn check(front: &str, expected: &str) {
+            let found = read(front).pop().unwrap().node;
+            let first = match &found.content {
+                Content::Table(entries) => entries[0].place.to_string(),
+                _ => "none".to_owned(),
+            };
+            assert_eq!(format!("{first} {}", found.to_json()), expected, "{front}");
+        }
+        let table = r#"{"isolation":"none"}"#;
+        check(
+            "a: b: c\nsandbox: { isolation: none }",
+            &format!("2:12 {table}"),
+        );
+        check(
+            "sandbox: { isolation: none } # so",
+            &format!("1:12 {table}"),
+        );
+        check("sandbox:\n  isolation: none\n", &format!("2:3 {table}"));
+        // What is no YAML by itself either, and what is a sentence, stays text.
+        check("sandbox: { isolation", "none \"{ isolation\"");
+        check("description: { a: b }", "none \"{ a: b }\"");
+        check("description:\n  Note: this", "none \"Note: this\"");
+    }
 
     #[test]
     fn lines_are_fields() {
