@@ -14,9 +14,12 @@ use longhaul_engine::secret::KEY_PREFIX;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::teller::clock;
 use crate::cli::{plain, say};
@@ -77,7 +80,17 @@ pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
         .event_format(lines)
+        .finish()
+        .with(heard())
         .init();
+}
+
+/// Who is heard from which level on.
+fn heard() -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::INFO)
+        // It tells who the other side says it is, and the ids of sessions.
+        .with_target("rmcp", LevelFilter::WARN)
 }
 
 /// Secrets by the names under which they may be spoken of.
@@ -259,6 +272,20 @@ mod tests {
             ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
         ] {
             assert_eq!(mask.clean(line), clean);
+        }
+    }
+
+    #[test]
+    fn the_protocol_s_crate_is_heard_when_something_is_wrong() {
+        for (target, level, is_heard) in [
+            ("longhaul::cli", Level::INFO, true),
+            ("longhaul::cli", Level::DEBUG, false),
+            ("rmcp", Level::INFO, false),
+            ("rmcp::service", Level::INFO, false),
+            ("rmcp::transport::worker", Level::WARN, true),
+            ("rmcp::service", Level::ERROR, true),
+        ] {
+            assert_eq!(heard().would_enable(target, &level), is_heard, "{target}");
         }
     }
 
