@@ -154,6 +154,25 @@ fn dev_tells_what_is_wrong_and_what_is_right_again() {
 }
 
 #[test]
+fn dev_tells_of_files_that_are_gone_and_of_scripts() {
+    let project = Project::new();
+    let mut dev = Served::of(project.command(DEV));
+    let remove = |file: &str| std::fs::remove_file(project.path().join(file)).unwrap();
+    project.write("scripts/plain.yaml", "- text: [");
+    let told = dev.until("scripts/plain.yaml:");
+    assert!(told.contains("\"warn\""), "{told}");
+    project.write("agents/plain.md", "---\ndescription: [\n---\n");
+    dev.until("agents/plain.md:2:14: ");
+    remove("agents/plain.md");
+    dev.until("agents/plain.md is gone");
+    project.write("agents/plan.md", "---\nmodel: scripted/plain\n---\nYou.\n");
+    dev.until("agents/plan.md changed");
+    remove("agents/plan.md");
+    let told = dev.until("agents/plan.md is gone");
+    assert!(told.contains("built-in/plan.md"), "{told}");
+}
+
+#[test]
 fn everything_that_makes_an_agent_is_looked_at() {
     let project = Project::new();
     let agent =

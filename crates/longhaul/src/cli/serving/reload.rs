@@ -2,7 +2,7 @@
 //!
 //! Never: changes a run that has begun. A run is pinned to the agent it began with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +11,12 @@ use longhaul::agents::change::changes;
 use longhaul::agents::load::{CLAUDE, OWN};
 use longhaul::agents::loaded::Loaded;
 use longhaul::assemble::{House, agents, clients};
+use longhaul::config::known::SCRIPTED;
 use longhaul::config::settings::Config;
 use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
+use longhaul_model::scripted::{Script, ScriptError};
 
 /// How often the files are looked at: cheap, and it works on every file system.
 const LOOK_EVERY: Millis = Millis(500);
@@ -22,6 +24,9 @@ const LOOK_EVERY: Millis = Millis(500);
 /// A file that was changed so lately may have been changed again without another
 /// date: some systems count in steps.
 const FRESH_MICROS: i64 = 3_000_000;
+
+/// What scripted models play, for each a file.
+const SCRIPTS: &str = "scripts";
 
 /// Files, and when each was changed last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +39,7 @@ impl Seen {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
         files.extend_from_slice(named);
-        for folder in [OWN, CLAUDE] {
+        for folder in [OWN, CLAUDE, SCRIPTS] {
             files.extend(inside(&root.join(folder)));
         }
         for folder in skills::FOLDERS {
@@ -63,6 +68,57 @@ fn inside(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files.flatten().map(|file| file.path())
 }
 
+/// What took the place of files that are no more, and which of those that were of
+/// no use are no more; that others are is among the changes.
+fn gone(before: &Loaded, now: &Loaded) -> Vec<String> {
+    let old = before.agents.iter();
+    let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
+    let broken = before.broken.iter();
+    let broken = broken.map(|one| (one.name.as_str(), &one.path, false));
+    let mut told = Vec::new();
+    for (name, path, was_ready) in old.chain(broken) {
+        let ready = now.agents.iter();
+        let ready = ready.map(|one| (one.agent.name.as_str(), &one.path));
+        let broken = now.broken.iter().map(|one| (one.name.as_str(), &one.path));
+        let hidden = now.hidden.iter().map(|one| (one.name.as_str(), &one.path));
+        let mut files = ready.chain(broken).chain(hidden);
+        if files.clone().any(|(_, file)| file == path) {
+            continue;
+        }
+        let (path, next) = (path.display(), files.find(|(other, _)| *other == name));
+        match next {
+            Some((_, next)) => told.push(format!(
+                "{path} is gone: new runs of `{name}` are those of {}; runs under way keep theirs",
+                next.display()
+            )),
+            None if was_ready => {}
+            None => told.push(format!("{path} is gone")),
+        }
+    }
+    told
+}
+
+/// What is wrong with the scripts of these agents. A run reads its script when it
+/// needs it; here is only said what it will find.
+fn scripts(root: &Path, loaded: &Loaded) -> Vec<ScriptError> {
+    let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
+    let names = models.filter_map(|model| model.strip_prefix(SCRIPTED)?.strip_prefix('/'));
+    let named: BTreeSet<String> = names.map(|name| format!("{name}.yaml")).collect();
+    // Only what is in the folder, so that no name leads out of it.
+    let files = inside(&root.join(SCRIPTS)).filter_map(|file| {
+        let name = file.file_name()?.to_str()?.to_owned();
+        (named.contains(&name) && file.is_file()).then_some((file, name))
+    });
+    let wrong = files.filter_map(|(file, name)| {
+        let error = Script::load(&file).err()?;
+        Some(ScriptError {
+            origin: format!("{SCRIPTS}/{name}"),
+            ..error
+        })
+    });
+    wrong.collect()
+}
+
 /// Somebody who looks at the files of agents.
 #[derive(Debug)]
 pub(crate) struct Reload<'a> {
@@ -71,6 +127,8 @@ pub(crate) struct Reload<'a> {
     seen: Seen,
     /// Why `.mcp.json` as it stands is not taken, where that was said.
     refused: Option<String>,
+    /// What is wrong with scripts, and was said.
+    scripts: Vec<ScriptError>,
 }
 
 impl<'a> Reload<'a> {
@@ -81,6 +139,7 @@ impl<'a> Reload<'a> {
             loaded: house.loaded.clone(),
             seen,
             refused: None,
+            scripts: Vec::new(),
         }
     }
 
@@ -132,10 +191,16 @@ impl<'a> Reload<'a> {
         let loaded = agents(&self.house.config, tools, Path::new(""));
         let changes = changes(&self.loaded, &loaded);
         self.house.longhaul.replace_agents(loaded.roster());
+        let gone = gone(&self.loaded, &loaded);
         self.loaded = loaded;
-        for told in changes.told {
+        for told in gone.into_iter().chain(changes.told) {
             tracing::info!("{told}");
         }
+        let scripts = scripts(&self.house.config.root, &self.loaded);
+        for wrong in scripts.iter().filter(|wrong| !self.scripts.contains(wrong)) {
+            tracing::warn!("{wrong}");
+        }
+        self.scripts = scripts;
         for problem in changes.problems {
             tracing::warn!("{problem}");
         }
