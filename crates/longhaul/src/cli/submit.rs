@@ -11,7 +11,10 @@ use clap::Args;
 use longhaul::agents::loaded::AgentError;
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
+use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::trust::sends;
+use longhaul::trust::warden::Warden;
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
@@ -93,9 +96,13 @@ impl Prepared {
     /// Notes which models only those can ask who read the project's `.env`.
     fn compare(&mut self, bare: &Surroundings) -> anyhow::Result<()> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let models = models(&here::quiet_config(bare)?, &clock);
+        let config = here::quiet_config(bare)?;
+        let models = models(&config, &clock);
+        let menu = Menu::of(&config).map_err(Failure::usage)?;
         let missing = self.asked.iter();
-        let missing = missing.filter(|name| models.find(Some(name)).is_err());
+        let missing = missing.filter(|name| {
+            models.find(Some(name)).is_err() && waits(&config, &menu, Some(name)).is_none()
+        });
         let missing = missing.map(|name| only_with_env_file(name));
         self.notes.extend(missing.collect::<Vec<_>>());
         Ok(())
@@ -108,6 +115,16 @@ pub(crate) fn only_with_env_file(model: &str) -> String {
         "the key for `{model}` stands in .env only: `run`, `watch` and `dev` read that file, \
          `worker` and `serve` don't"
     )
+}
+
+/// The model that is meant, where it lacks nothing but trust: that is asked about
+/// later, and a run waits for it.
+fn waits(config: &Config, menu: &Menu, named: Option<&str>) -> Option<String> {
+    let name = menu.choose(named, |_| None).ok()?.name;
+    let (provider, _) = name.split_once('/')?;
+    let thing = sends::provider(config, provider)?;
+    let is_shut = !Warden::of(config).may(&thing).allows();
+    is_shut.then_some(name)
 }
 
 /// The task that was typed, after a look whether it can be done at all: nothing
@@ -149,8 +166,10 @@ pub(crate) fn prepare(
         }
         None => {
             let models = models(&config, &clock);
-            let found = named.into_iter().map(|named| models.find(named));
-            let found = found.map(|found| found.map(|found| found.name));
+            let found = named.into_iter().map(|named| {
+                let found = models.find(named).map(|found| found.name);
+                found.or_else(|why| waits(&config, &menu, named).ok_or(why))
+            });
             found.collect::<Result<_, _>>().map_err(|sentence| {
                 let words = format!("no model for agent `{}`: {sentence}", agent.name);
                 fail::engine(Problem::new("no_model", words))
