@@ -17,6 +17,7 @@ pub mod providers;
 mod redactor;
 pub mod sender;
 pub mod supplies;
+pub mod unwalled;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,11 +55,12 @@ use crate::assemble::out::Out;
 use crate::assemble::redactor::Redactor;
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
+use crate::assemble::unwalled::Unwalled;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp;
 use crate::mcp::file::McpFile;
 use crate::skills;
-use crate::trust::found::SENDER;
+use crate::trust::found::{self, SENDER, SHELL};
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +174,8 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
     let file = McpFile::of(&config);
     let line = clients::line(&config, &file, &clock);
     let served = Arc::new(Served::new(&config, file, line));
+    let shell = unwalled(&config, &clock)?;
+    let withheld = Withheld::new(&config, Arc::clone(&served), out.sender, shell);
     let ports = Ports {
         store: store.clone(),
         shelves: store.clone(),
@@ -179,7 +183,7 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         mint: Arc::new(UuidMint),
         models,
         tools: Arc::new(tools),
-        supplies: Arc::new(Withheld::new(&config, Arc::clone(&served), &out.sender)),
+        supplies: Arc::new(withheld),
         eyes: Arc::new(Lookouts::new(&config, out.guarded, Arc::clone(&clock))),
         redact: Arc::new(Redactor(mask(&config))),
         feed: Feed::default(),
@@ -202,11 +206,26 @@ pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
     Arc::new(ModelShelf::new(config, Arc::clone(clock)))
 }
 
-/// The tools of this build, but those that need a store, and the one that needs
-/// trust.
+/// The tools of this build, but those that need a store, and the one that sends
+/// messages where it needs trust. Who drives has the one that runs commands apart.
 pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
     let out = Out::new(config, clock).map_err(AssembleError::Setting)?;
-    equipped(config, clock, &out)
+    Ok(equipped(config, clock, &out)?.with(shell(config, clock)?)?)
+}
+
+/// The tool that runs commands.
+fn shell(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, AssembleError> {
+    let shell = Shell::new(&config.root, own(config), clock.clone())?;
+    Ok(Arc::new(shell))
+}
+
+/// The same, with who would use it.
+fn unwalled(config: &Config, clock: &Arc<dyn Clock>) -> Result<Unwalled, AssembleError> {
+    let (config, tools) = (config.clone(), toolbox(config, clock)?);
+    Ok(Unwalled {
+        tool: shell(&config, clock)?,
+        agents: Box::new(move || found::unwalled(&agents(&config, &tools, Path::new("")))),
+    })
 }
 
 fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbox, AssembleError> {
@@ -216,11 +235,6 @@ fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbo
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::FOLDERS).without(own(config));
     tools.push(taught.tool()?);
-    tools.push(Arc::new(Shell::new(
-        &config.root,
-        own(config),
-        clock.clone(),
-    )?));
     tools.extend(out.tools.iter().cloned());
     let witness_file = config.tool("witness").remove("file");
     if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
@@ -266,7 +280,10 @@ pub fn on_shelf<T>(
 ) -> T {
     let mut names: Vec<&str> = tools.all().map(|tool| tool.card().name.as_str()).collect();
     // What needs a store or trust is there whenever a run is.
-    for name in ["read_output", SENDER].into_iter().chain(memory::NAMES) {
+    for name in ["read_output", SENDER, SHELL]
+        .into_iter()
+        .chain(memory::NAMES)
+    {
         if !names.contains(&name) {
             names.push(name);
         }

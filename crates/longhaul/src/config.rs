@@ -10,7 +10,7 @@ pub mod fault;
 pub mod key;
 pub mod kind;
 pub mod known;
-mod layer;
+pub(crate) mod layer;
 pub mod load;
 mod own_prices;
 pub mod settings;

@@ -1,6 +1,6 @@
 //! The guarded way out of this project, and the tools that use it.
 //!
-//! Never: a second way out beside it.
+//! Never: a second way out beside it, or a door that only a stranger's file opens.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,11 @@ use longhaul_tool::outbound::{Doors, Guarded};
 use longhaul_tool::{HttpFetch, LogInteraction};
 
 use crate::assemble::sender::{Sender, leaves, sender};
+use crate::config::layer;
 use crate::config::settings::Config;
-use crate::config::value::Origin;
+use crate::config::value::{Origin, Value};
+use crate::trust::sends::{self, ALLOW};
+use crate::trust::warden::Warden;
 
 /// Where interactions are logged without a word, in the data folder.
 const INTERACTIONS: &str = "interactions.jsonl";
@@ -34,17 +37,23 @@ pub struct Out {
 impl Out {
     /// As the settings have it. The error says what does not fit.
     pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, String> {
-        let allow = config.texts("outbound.allow");
-        let doors = Doors::new(allow.iter().map(String::as_str), false);
-        let doors = doors.map_err(|bad| format!("`outbound.allow`: {bad}"))?;
-        let guarded = Guarded::new(doors, Arc::clone(clock)).map_err(|bad| bad.to_string())?;
+        // What does not fit is told, be it trusted or not.
+        let doors = |allow: &[String]| {
+            let doors = Doors::new(allow.iter().map(String::as_str), false);
+            doors.map_err(|bad| format!("`{ALLOW}`: {bad}"))
+        };
+        let mut open = doors(&config.texts(ALLOW))?;
+        if sends::outbound(config).is_some_and(|thing| !Warden::of(config).may(&thing).allows()) {
+            open = doors(&yours(config))?;
+        }
+        let guarded = Guarded::new(open, Arc::clone(clock)).map_err(|bad| bad.to_string())?;
         let guarded = Arc::new(guarded);
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
         let log = LogInteraction::new(log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
         let sender = sender(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), Arc::new(log)];
-        if sender.program.is_none() {
+        if sender.deliver.is_none() {
             tools.push(Arc::clone(&sender.tool));
         }
         Ok(Self {
@@ -53,6 +62,17 @@ impl Out {
             sender,
         })
     }
+}
+
+/// What the user's own file opens, which a project's file hides.
+fn yours(config: &Config) -> Vec<String> {
+    let file = config.user_file.as_ref();
+    let layer = file.and_then(|file| layer::read(file, file));
+    let said = layer.and_then(|mut layer| layer.values.remove(ALLOW));
+    let Some((Value::Texts(allow), _)) = said else {
+        return Vec::new();
+    };
+    allow
 }
 
 fn log_file(config: &Config) -> Result<PathBuf, String> {

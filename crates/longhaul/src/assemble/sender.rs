@@ -16,11 +16,12 @@ use longhaul_tool::message::{Deliver, Messages, SendMessage};
 use longhaul_tool::outbound::Guarded;
 
 use crate::assemble::supplies::Served;
+use crate::assemble::unwalled::Unwalled;
 use crate::config::key::DELIVER;
 use crate::config::settings::Config;
-use crate::config::value::Origin;
-use crate::trust::found::{SENDER, stranger_s_deliver};
-use crate::trust::thing::{Kind, Thing};
+use crate::trust::found::{self, SENDER, SHELL};
+use crate::trust::sends;
+use crate::trust::thing::Thing;
 use crate::trust::warden::Warden;
 
 /// Where deliveries are written down, in the data folder.
@@ -34,8 +35,8 @@ const OUTBOX: &str = "outbox.jsonl";
 pub struct Sender {
     /// The tool.
     pub tool: Arc<dyn Tool>,
-    /// The program of the project's that messages would be handed to.
-    pub program: Option<Vec<String>>,
+    /// Where the project's own file would have messages go.
+    pub deliver: Option<Deliver>,
 }
 
 /// The tool that this project's settings describe. The error says what does not fit.
@@ -53,7 +54,7 @@ pub(crate) fn sender(
     };
     if let Deliver::File(file) = &deliver
         && set.is_some()
-        && is_the_project_s(config)
+        && sends::is_the_project_s(config, DELIVER)
         && leaves(&config.root, file)
     {
         return Err(format!(
@@ -70,13 +71,8 @@ pub(crate) fn sender(
     let tool = SendMessage::new(messages, Arc::clone(clock), Arc::clone(out));
     Ok(Sender {
         tool: Arc::new(tool.map_err(|bad| bad.to_string())?),
-        program: stranger_s_deliver(config),
+        deliver: sends::deliver(config),
     })
-}
-
-fn is_the_project_s(config: &Config) -> bool {
-    let setting = config.settings.get(DELIVER);
-    setting.is_some_and(|setting| matches!(setting.origin, Origin::ProjectFile(..)))
 }
 
 /// Whether a path as it is written lies outside this folder.
@@ -86,24 +82,40 @@ pub(crate) fn leaves(root: &Path, file: &Path) -> bool {
     !whole.starts_with(root) || whole.components().any(up)
 }
 
-/// The servers' tools, and the sender where it waits for trust.
+/// The servers' tools, the one that runs commands, and the sender where it waits
+/// for trust.
 #[derive(Debug)]
 pub struct Withheld {
     served: Arc<Served>,
-    sender: Option<(Arc<dyn Tool>, Vec<String>)>,
+    sender: Sender,
+    shell: Unwalled,
     root: PathBuf,
     warden: Warden,
 }
 
 impl Withheld {
     /// What is handed out only to those who may have it.
-    pub fn new(config: &Config, served: Arc<Served>, sender: &Sender) -> Self {
-        let program = sender.program.clone();
+    pub fn new(config: &Config, served: Arc<Served>, sender: Sender, shell: Unwalled) -> Self {
         Self {
             served,
-            sender: program.map(|program| (Arc::clone(&sender.tool), program)),
+            sender,
+            shell,
             root: config.root.clone(),
             warden: Warden::of(config),
+        }
+    }
+
+    /// What this tool waits for, as it stands now; none: it is not withheld.
+    fn held(&self, name: &str) -> Option<(&Arc<dyn Tool>, Thing)> {
+        match name {
+            // Without such an agent nobody can have looked at one.
+            SHELL => Some((&self.shell.tool, found::shell(&(self.shell.agents)()))),
+            SENDER => {
+                let deliver = self.sender.deliver.as_ref()?;
+                let thing = sends::delivery(&self.root, deliver)?;
+                Some((&self.sender.tool, thing))
+            }
+            _ => None,
         }
     }
 }
@@ -111,10 +123,9 @@ impl Withheld {
 #[async_trait]
 impl Supplies for Withheld {
     async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
-        let Some((tool, program)) = self.sender.as_ref().filter(|_| name == SENDER) else {
+        let Some((tool, thing)) = self.held(name) else {
             return Supplies::find(&*self.served, name, stay).await;
         };
-        let thing = Thing::command(Kind::Deliver, &self.root, program);
         let verdict = self.warden.may(&thing);
         Some(match verdict.allows() {
             true => Equipped::new(Arc::clone(tool))

@@ -9,6 +9,14 @@ use longhaul::config::surroundings::Surroundings;
 
 use crate::cli::say;
 
+/// Variables that decide what is trusted, and what is open to tools.
+const VOUCHES: [&str; 4] = [
+    "LONGHAUL_TRUST",
+    "LONGHAUL_OUTBOUND_ALLOW",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+];
+
 /// The real folder, environment and home.
 pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
     let cwd =
@@ -44,7 +52,7 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
             );
         }
         // The file comes with the project, and a project can't vouch for itself.
-        if ["LONGHAUL_TRUST", "XDG_STATE_HOME", "XDG_CONFIG_HOME"].contains(&name.as_str()) {
+        if VOUCHES.contains(&name.as_str()) {
             anyhow::bail!(
                 "`{}` sets {name}, which decides what is trusted: set it in the real environment, and delete that line",
                 file.display()

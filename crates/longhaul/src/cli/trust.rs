@@ -26,9 +26,10 @@ const EXAMPLES: &str = "Examples:
   longhaul trust revoke            forgets every decision about this project
   longhaul trust revoke .mcp.json
 
-What counts: the servers of .mcp.json, `perception: { command: ... }` of agents, and
-`deliver = \"command:...\"` of send_message in the project's longhaul.toml. A decision is bound to
-what was shown: what changes is asked about again. Decisions are kept outside the project, in
+What counts: the servers of .mcp.json; of agents, `perception: { command: ... }` and `shell` without
+walls; of the project's longhaul.toml, where send_message delivers by command or webhook, what
+`[outbound] allow` opens, and providers elsewhere that are sent a key. A decision is bound to what
+was shown, and to the files of the project that it names: what changes is asked about again. Decisions are kept outside the project, in
 ~/.local/state/longhaul/trust.json. Without a terminal nothing is trusted, unless LONGHAUL_TRUST=1
 stands in the environment.";
 

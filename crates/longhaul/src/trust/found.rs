@@ -6,13 +6,10 @@
 use std::collections::BTreeSet;
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::Eye;
-use longhaul_tool::message::Deliver;
-use serde_json::Value as Json;
+use longhaul_engine::agent::wish::{Eye, Isolation, Sandboxed};
 
-use crate::config::key::DELIVER;
+use crate::agents::loaded::{Loaded, Source};
 use crate::config::settings::Config;
-use crate::config::value::{Origin, Value};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::named;
 use crate::trust::sends;
@@ -21,8 +18,15 @@ use crate::trust::thing::{Kind, Thing};
 /// The tool whose messages may be handed to a program.
 pub const SENDER: &str = "send_message";
 
+/// The tool that runs commands.
+pub const SHELL: &str = "shell";
+
+/// The tool that asks addresses.
+const FETCH: &str = "http_fetch";
+
 /// Everything that would be run, each with the agents that would have it run.
-pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> {
+pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
+    let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
     let mut things = Vec::new();
     if let Some(thing) = Thing::mcp(file) {
         let asks = |agent: &&&Agent| agent.tools.iter().any(|tool| named(tool).is_some());
@@ -32,7 +36,7 @@ pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> 
             ..thing
         });
     }
-    for agent in agents {
+    for agent in &agents {
         let Some(Eye::Command(words)) = agent.perception.as_ref().map(|sight| &sight.eye) else {
             continue;
         };
@@ -48,15 +52,25 @@ pub fn things(config: &Config, file: &McpFile, agents: &[&Agent]) -> Vec<Thing> 
             }),
         }
     }
-    if let Some(words) = stranger_s_deliver(config) {
-        let sends = |agent: &&&Agent| agent.tools.iter().any(|tool| tool == SENDER);
-        let used_by = agents.iter().filter(sends).map(|agent| name(agent));
-        things.push(Thing {
-            used_by: used_by.collect(),
-            ..Thing::command(Kind::Deliver, &config.root, &words)
-        });
-    }
-    things.extend(providers(config, agents));
+    let with = |thing: Thing, uses: &dyn Fn(&Agent) -> bool| {
+        let used_by = agents.iter().filter(|agent| uses(agent));
+        Thing {
+            used_by: used_by.map(|agent| name(agent)).collect(),
+            ..thing
+        }
+    };
+    let has = |agent: &Agent, name: &str| agent.tools.iter().any(|tool| tool == name);
+    let deliver = sends::deliver(config);
+    let deliver = deliver.and_then(|deliver| sends::delivery(&config.root, &deliver));
+    things.extend(deliver.map(|thing| with(thing, &|agent| has(agent, SENDER))));
+    things.extend(providers(config, &agents));
+    let asks = |agent: &Agent| {
+        let eye = agent.perception.as_ref().map(|sight| &sight.eye);
+        has(agent, FETCH) || has(agent, SENDER) || matches!(eye, Some(Eye::Url(_)))
+    };
+    things.extend(sends::outbound(config).map(|thing| with(thing, &asks)));
+    let runs = unwalled(loaded);
+    things.extend((!runs.is_empty()).then(|| shell(&runs)));
     things
 }
 
@@ -95,20 +109,32 @@ fn name(agent: &Agent) -> String {
     agent.name.to_string()
 }
 
-/// The program that messages are handed to, where the project itself names one.
-pub fn stranger_s_deliver(config: &Config) -> Option<Vec<String>> {
-    let setting = config.settings.get(DELIVER)?;
-    match &setting.origin {
-        Origin::ProjectFile(..) => {}
-        Origin::Default | Origin::UserFile(..) | Origin::Environment(_) | Origin::Flag(_) => {
-            return None;
-        }
-    }
-    let Value::Any(Json::String(deliver)) = &setting.value else {
-        return None;
+/// The agents of the project itself that may run commands without walls, in order.
+pub fn unwalled(loaded: &Loaded) -> Vec<String> {
+    let is_open = |wish: &Sandboxed| wish.isolation == Isolation::None;
+    let agents = loaded.agents.iter().filter(|one| {
+        let runs = one.agent.tools.iter().any(|tool| tool == SHELL);
+        let is_open = one.agent.sandbox.as_ref().is_some_and(is_open);
+        one.source != Source::BuiltIn && runs && is_open
+    });
+    let mut names: Vec<String> = agents.map(|one| name(&one.agent)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// What has to be trusted before any of these agents runs a command. It is bound
+/// to who they are: what they are told may be edited.
+pub fn shell(agents: &[String]) -> Thing {
+    let words: Vec<&str> = agents.iter().map(String::as_str).collect();
+    let many = match agents {
+        [one] => format!("agent {one}"),
+        _ => format!("agents {}", words.join(", ")),
     };
-    match deliver.parse().ok()? {
-        Deliver::Command(words) => Some(words),
-        Deliver::File(_) | Deliver::Webhook(_) => None,
+    let shown = vec![format!(
+        "{many} may run commands on this machine without walls"
+    )];
+    Thing {
+        used_by: agents.to_vec(),
+        ..Thing::said(Kind::Shell, SHELL, &words, shown)
     }
 }

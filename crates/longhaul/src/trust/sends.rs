@@ -1,19 +1,25 @@
 //! Where a project would send what is yours: the key of a provider whose address
-//! or key its own file names.
+//! or key its own file names, the messages of your agents, and questions to
+//! addresses that only your machine sees.
 //!
 //! Never: looks at a key. What a decision is bound to is the same whether one is
 //! set or not, and whoever asks.
 
 use std::net::IpAddr;
+use std::path::Path;
 
-use longhaul_core::raw::Hash;
+use longhaul_tool::message::Deliver;
 use reqwest::Url;
+use serde_json::Value as Json;
 
+use crate::config::key::DELIVER;
 use crate::config::known;
 use crate::config::settings::Config;
-use crate::config::value::Origin;
-use crate::trust::named::add;
+use crate::config::value::{Origin, Value};
 use crate::trust::thing::{Kind, Thing};
+
+/// The setting that opens addresses.
+pub const ALLOW: &str = "outbound.allow";
 
 /// The one provider whose address a variable may say.
 const OLLAMA: &str = "ollama";
@@ -64,19 +70,50 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
         let names = yours.join(", ");
         shown.push(format!("sends your headers {names} to {address}"));
     }
-    let mut bytes = Vec::new();
-    add(&mut bytes, name.as_bytes());
-    add(&mut bytes, address.as_bytes());
-    for sent in [keys.join(","), yours.join(",")] {
-        add(&mut bytes, sent.as_bytes());
+    let words = [name, address, &keys.join(","), &yours.join(",")];
+    let name = format!("providers.{name}");
+    Some(Thing::said(Kind::Provider, &name, &words, shown))
+}
+
+/// Where messages would go, where the project itself says that they leave it.
+pub fn deliver(config: &Config) -> Option<Deliver> {
+    let setting = config.settings.get(DELIVER)?;
+    let Value::Any(Json::String(deliver)) = &setting.value else {
+        return None;
+    };
+    if !is_the_project_s(config, DELIVER) {
+        return None;
     }
-    Some(Thing {
-        kind: Kind::Provider,
-        name: format!("providers.{name}"),
-        hash: Ok(Hash::of(&bytes)),
-        shown,
-        used_by: Vec::new(),
-    })
+    let deliver = deliver.parse().ok()?;
+    match deliver {
+        Deliver::Command(_) | Deliver::Webhook(_) => Some(deliver),
+        Deliver::File(_) => None,
+    }
+}
+
+/// What has to be trusted before a message goes this way.
+pub fn delivery(root: &Path, deliver: &Deliver) -> Option<Thing> {
+    match deliver {
+        Deliver::Command(words) => Some(Thing::command(Kind::Deliver, root, words)),
+        Deliver::Webhook(url) => {
+            // The path of such an address may be a secret.
+            let name = format!("{deliver:?}");
+            let shown = vec![format!("posts every message of send_message to {name}")];
+            Some(Thing::said(Kind::Webhook, &name, &[url.as_str()], shown))
+        }
+        Deliver::File(_) => None,
+    }
+}
+
+/// The addresses that the project itself would open.
+pub fn outbound(config: &Config) -> Option<Thing> {
+    let allow = config.texts(ALLOW);
+    if allow.is_empty() || !is_the_project_s(config, ALLOW) {
+        return None;
+    }
+    let words: Vec<&str> = allow.iter().map(String::as_str).collect();
+    let shown = vec![format!("opens {}", allow.join(", "))];
+    Some(Thing::said(Kind::Outbound, ALLOW, &words, shown))
 }
 
 /// Whether the project's own file says this.

@@ -29,6 +29,12 @@ pub enum Kind {
     Deliver,
     /// A provider of models, asked where the project says or with what it says.
     Provider,
+    /// Agents that run commands on this machine.
+    Shell,
+    /// The address that messages are posted to.
+    Webhook,
+    /// Addresses that are open beyond the public ones.
+    Outbound,
 }
 
 impl Kind {
@@ -39,6 +45,9 @@ impl Kind {
             Self::Perception => "perception",
             Self::Deliver => "deliver",
             Self::Provider => "provider",
+            Self::Shell => "shell",
+            Self::Webhook => "webhook",
+            Self::Outbound => "outbound",
         }
     }
 
@@ -49,6 +58,9 @@ impl Kind {
             Self::Perception => "a program that looks at the world, outside any sandbox",
             Self::Deliver => "a program that messages are handed to, outside any sandbox",
             Self::Provider => "a provider of models that is sent a key of yours",
+            Self::Shell => "agents that run commands on this machine, outside any sandbox",
+            Self::Webhook => "an address that messages of your agents are posted to",
+            Self::Outbound => "addresses that tools and perception may ask, be they private",
         }
     }
 
@@ -57,6 +69,8 @@ impl Kind {
         match self {
             Self::Mcp | Self::Perception | Self::Deliver => "run",
             Self::Provider => "ask",
+            Self::Shell | Self::Webhook => "use",
+            Self::Outbound => "open",
         }
     }
 
@@ -64,7 +78,9 @@ impl Kind {
     pub const fn withheld(self) -> &'static str {
         match self {
             Self::Mcp | Self::Perception | Self::Deliver => "nothing of it is run",
-            Self::Provider => "nothing is sent to it",
+            Self::Provider | Self::Webhook => "nothing is sent to it",
+            Self::Shell => "no command is run",
+            Self::Outbound => "none of them is open",
         }
     }
 }
@@ -91,6 +107,9 @@ impl fmt::Display for Thing {
             Kind::Perception => write!(f, "the perception command `{}`", self.name),
             Kind::Deliver => write!(f, "the command `{}` that messages go to", self.name),
             Kind::Provider => write!(f, "the provider `{}`", self.name),
+            Kind::Shell => write!(f, "the tool `{}` of its agents", self.name),
+            Kind::Webhook => write!(f, "the address `{}` that messages go to", self.name),
+            Kind::Outbound => write!(f, "the list `{}`", self.name),
         }
     }
 }
@@ -112,6 +131,21 @@ impl Thing {
             shown,
             used_by: Vec::new(),
         })
+    }
+
+    /// Something that is no file: bound to these words.
+    pub(crate) fn said(kind: Kind, name: &str, words: &[&str], shown: Vec<String>) -> Self {
+        let mut bytes = Vec::new();
+        for word in words {
+            add(&mut bytes, word.as_bytes());
+        }
+        Self {
+            kind,
+            name: name.to_owned(),
+            hash: Ok(Hash::of(&bytes)),
+            shown: shown.iter().map(|line| cut(line)).collect(),
+            used_by: Vec::new(),
+        }
     }
 
     /// A program with its arguments, started in this folder, as they stand on disk now.

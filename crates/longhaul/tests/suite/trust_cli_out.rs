@@ -11,6 +11,7 @@ use longhaul::assemble::out::Out;
 use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::trust::sends;
 use longhaul::trust::thing::{Kind, Thing};
 use longhaul::trust::warden::Warden;
 use longhaul_core::id::{AgentName, RunId};
@@ -197,6 +198,8 @@ fn a_key_goes_where_a_stranger_s_file_says_only_once_that_is_trusted() {
         users.contains("\"b\"") && !users.contains("\"a\""),
         "{users}"
     );
+    let said = run(&["run", "b", "x", "--no-input"], 3);
+    assert!(said.contains(says), "{said}");
     run(&["trust", "--yes"], 0);
     // Nobody is there, but now it is asked.
     let output = longhaul_in(root, &["models", "check", "evil"], &key);
@@ -262,4 +265,106 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
     let header = "[providers.evil.headers]\nx-token = \"s\"\n";
     let half = format!("[providers.evil]\napi = \"chat\"\nbase_url = \"http://h\"\n{header}");
     check(&bare, &half, "evil/m", false);
+}
+
+#[test]
+fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
+    let folder = project("");
+    let folder = folder.path();
+    let agent = |name: &str, said: &str| {
+        let front = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }\napprove: [{ tool: shell, allow: true }]";
+        let file = folder.join(format!("agents/{name}.md"));
+        fs::write(file, format!("---\n{front}\n---\n{said}")).unwrap();
+    };
+    let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
+    fs::write(folder.join("scripts/sh.yaml"), script).unwrap();
+    agent("b", "You.");
+    let go = ["run", "b", "x", "--no-input"];
+    let (_, err) = run(folder, &go, 3);
+    let says = "The tool `shell` of its agents is not trusted yet, so no command is run";
+    assert!(err.contains(says), "{err}");
+    assert!(!folder.join("ran").exists());
+    let (_, err) = run(folder, &["trust", "--yes"], 0);
+    let says = "agent b may run commands on this machine without walls";
+    assert!(err.contains(says), "{err}");
+    run(folder, &["answer", "@last", "It is trusted now."], 0);
+    run(folder, &["watch", "@last", "--no-input"], 0);
+    assert!(folder.join("ran").exists());
+    // What it is told may be edited; who else may is asked about.
+    agent("b", "You, differently.");
+    run(folder, &go, 0);
+    agent("c", "You.");
+    let (_, err) = run(folder, &go, 3);
+    assert!(err.contains("has changed since it was trusted"), "{err}");
+    let all = [("LONGHAUL_TRUST", "1")];
+    let output = longhaul_in(folder, &["run", "c", "x", "--no-input"], &all);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_webhook_and_open_doors_of_the_project_wait_for_trust() {
+    let toml = "[outbound]\nallow = [\"127.0.0.1:9\"]\n[tools.send_message]\ndeliver = \"webhook:http://127.0.0.1:9/s3cret\"\n";
+    let folder = project(toml);
+    let folder = folder.path();
+    let (_, err) = run(folder, &RUN, 3);
+    let says = "The address `webhook:http://127.0.0.1:9/...` that messages go to is not trusted yet, so nothing is sent to it";
+    assert!(err.contains(says), "{err}");
+    let (out, _) = run(folder, &["trust", "ls"], 0);
+    assert!(
+        out.contains("outbound.allow") && out.contains("webhook"),
+        "{out}"
+    );
+    let (_, err) = run(folder, &["trust", "--yes"], 0);
+    assert!(err.contains("  opens 127.0.0.1:9\n"), "{err}");
+    assert!(!err.contains("s3cret"), "{err}");
+    let changed = toml.replace("s3cret", "other").replace(":9\"]", ":8\"]");
+    fs::write(folder.join("longhaul.toml"), changed).unwrap();
+    let (out, _) = run(folder, &["trust", "ls"], 0);
+    assert_eq!(out.matches("changed since").count(), 2, "{out}");
+    // A project can't open them by its `.env` either.
+    fs::write(folder.join(".env"), "LONGHAUL_OUTBOUND_ALLOW=127.0.0.1\n").unwrap();
+    let (_, err) = run(folder, &RUN, 2);
+    assert!(err.contains("decides what is trusted"), "{err}");
+}
+
+#[tokio::test]
+async fn a_door_is_open_where_the_user_or_a_trusted_project_opens_it() {
+    // A port that nobody listens at.
+    let there = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = there.local_addr().unwrap().port();
+    drop(there);
+    let line = format!("[outbound]\nallow = [\"127.0.0.1:{port}\"]\n");
+    let other = "[outbound]\nallow = [\"127.0.0.1:1\"]\n";
+    let glance = Glance {
+        run: RunId::from_bits(7),
+        agent: AgentName::new("a").unwrap(),
+        event: None,
+        input: RawJson::null(),
+    };
+    for (project_file, user_file, trusts, opens) in [
+        (line.as_str(), "", false, false),
+        (line.as_str(), "", true, true),
+        (other, line.as_str(), false, true),
+        (other, line.as_str(), true, false),
+        ("", line.as_str(), false, true),
+    ] {
+        let folder = project(project_file);
+        let user = folder.path().join("home/.config/longhaul");
+        fs::create_dir_all(&user).unwrap();
+        fs::write(user.join("longhaul.toml"), user_file).unwrap();
+        let config = config(folder.path());
+        if trusts {
+            let thing = sends::outbound(&config).unwrap();
+            let warden = Warden::of(&config);
+            warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+        }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let out = Out::new(&config, &clock).unwrap();
+        let eyes = Lookouts::new(&config, out.guarded, clock);
+        let eye = Eye::Url(format!("http://127.0.0.1:{port}/"));
+        let why = eyes.find(&eye).unwrap().look(&glance).await.unwrap_err();
+        let why = why.to_string();
+        let is_shut = why.contains("is not open") || why.contains("not public");
+        assert_eq!(is_shut, !opens, "{project_file}{user_file}{trusts}: {why}");
+    }
 }

@@ -13,7 +13,6 @@ use longhaul::trust::found::things;
 use longhaul::trust::thing::Thing;
 use longhaul::trust::warden::Warden;
 use longhaul_core::time::Clock;
-use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 
 use crate::cli::fail::{self, Failure};
@@ -31,10 +30,9 @@ impl Project {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let tools = toolbox(config, &clock).map_err(fail::assemble)?;
         let loaded = agents(config, &tools, Path::new(""));
-        let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
         Ok(Self {
             warden: Warden::of(config),
-            things: things(config, &McpFile::of(config), &agents),
+            things: things(config, &McpFile::of(config), &loaded),
         })
     }
 
