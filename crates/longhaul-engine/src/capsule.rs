@@ -281,6 +281,7 @@ fn tools(
             continue;
         }
         for equipped in brought.remove(name).unwrap_or_default() {
+            walls(agent, &equipped)?;
             let name = equipped.card().name.as_str().to_owned();
             if !run.is_perceived() || run.sights().supplied().contains(&name) {
                 supplied.push(name.clone());

@@ -9,6 +9,7 @@ use longhaul_core::event::turn::Fit;
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Answered;
 use longhaul_core::raw::RawJson;
+use longhaul_run::unfenced;
 use serde_json::{Map, Value, json};
 
 /// A longer schema is none that a model could follow.
@@ -149,17 +150,6 @@ fn point(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(point),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-/// The text in the one fence around it, or the text itself.
-fn unfenced(text: &str) -> &str {
-    let inner = text.trim();
-    let fenced = inner
-        .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"));
-    fenced.map_or(inner, |fenced| {
-        fenced.strip_prefix("json").unwrap_or(fenced).trim()
-    })
 }
 
 #[cfg(test)]

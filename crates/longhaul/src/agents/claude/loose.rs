@@ -180,9 +180,10 @@ mod tests {
     fn a_table_is_read_as_one() {
         fn check(front: &str, expected: &str) {
             let found = read(front).pop().unwrap().node;
-            let first = match &found.content {
-                Content::Table(entries) => entries[0].place.to_string(),
-                _ => "none".to_owned(),
+            let first = if let Content::Table(entries) = &found.content {
+                entries[0].place.to_string()
+            } else {
+                "none".to_owned()
             };
             assert_eq!(format!("{first} {}", found.to_json()), expected, "{front}");
         }
