@@ -149,7 +149,7 @@ mod tests {
             "config",
             "docs/agents/a.md",
             "sub/longhaul.toml",
-            "agents.md",
+            "docs/AGENTS.md",
             ".claude/commands/a.md",
         ] {
             check(open, true, true);

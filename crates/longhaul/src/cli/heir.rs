@@ -22,7 +22,13 @@ pub(crate) struct Heir<'a> {
     pub(crate) here: &'a Surroundings,
 }
 
-impl Heir<'_> {
+impl<'a> Heir<'a> {
+    /// Whoever looks at a store that another drives.
+    pub(crate) fn of(looked: Option<(&'a House, bool)>, here: &'a Surroundings) -> Option<Self> {
+        let (beside, drives) = looked?;
+        (!drives).then_some(Self { beside, here })
+    }
+
     /// Returns when nobody drives.
     pub(crate) async fn orphaned(&self) -> anyhow::Result<()> {
         let shelves = &self.beside.longhaul.ports().shelves;

@@ -169,10 +169,7 @@ impl Run {
                 run,
                 after: Seq::START,
                 drives: looked.and_then(|(house, drives)| drives.then_some(house)),
-                heir: looked.and_then(|(beside, drives)| {
-                    let here = &here;
-                    (!drives).then_some(Heir { beside, here })
-                }),
+                heir: Heir::of(looked, &here),
                 timeout,
             };
             let exit = followed.to_its_end(manner, interrupts).await?;

@@ -75,10 +75,7 @@ impl Watch {
             run,
             after: Seq(self.after),
             drives: looked.and_then(|(house, drives)| drives.then_some(house)),
-            heir: looked.and_then(|(beside, drives)| {
-                let here = &here;
-                (!drives).then_some(Heir { beside, here })
-            }),
+            heir: Heir::of(looked, &here),
             timeout,
         };
         runtime.block_on(async { followed.to_its_end(manner, Interrupts::listen()?).await })

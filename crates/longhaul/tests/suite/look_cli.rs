@@ -104,7 +104,7 @@ fn every_look_at_a_run_gives_the_same_object() {
 fn ls_filters_and_says_what_else_there_is() {
     let project = Project::new();
     for input in ["one", "two", "three"] {
-        project.submit("plain", input);
+        project.say(&["run", "plain", input], 0);
     }
     project.say(&["submit", "slow", "x", "--lane", "docs"], 0);
     let done = project.say(&["run", "plain", "four", "--json"], 0).json();

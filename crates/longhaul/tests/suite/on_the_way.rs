@@ -115,6 +115,8 @@ fn a_proxy_is_asked_for_those_far_away_only() {
     let through = [
         ("HTTP_PROXY", proxy.url.as_str()),
         ("http_proxy", &proxy.url),
+        // The folder's own settings say where keys go.
+        ("LONGHAUL_TRUST", "1"),
     ];
     let (code, said) = check(&folder("http://models.invalid/v1"), &through);
     assert_eq!(code, Some(0), "{said}");
