@@ -137,7 +137,11 @@ fn a_proxy_is_asked_for_those_far_away_only() {
             "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{page}"
         )
     });
-    let through = [("HTTP_PROXY", lost.url.as_str()), ("http_proxy", &lost.url)];
+    let through = [
+        ("HTTP_PROXY", lost.url.as_str()),
+        ("http_proxy", &lost.url),
+        ("LONGHAUL_TRUST", "1"),
+    ];
     let (code, said) = check(&folder("http://models.invalid/v1"), &through);
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("502"), "{said}");
