@@ -69,6 +69,8 @@ async fn a_run_of_an_event_has_six_turns_and_ends_with_a_word() {
     let house = tavern(calls.collect());
     let journal = happens(&house, "idle_tick", Value::Null).await;
     assert_eq!(count(&journal, "turn.completed"), 6);
+    assert_eq!(count(&journal, "tool.completed"), 5);
+    assert_eq!(count(&journal, "tool.failed"), 1);
     let Event::RunFailed(failed) = &journal.last().unwrap().event else {
         panic!("it ends");
     };

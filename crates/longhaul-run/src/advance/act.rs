@@ -18,6 +18,7 @@ use crate::advance::go::Go;
 use crate::advance::park::{block, park, park_until};
 use crate::advance::steer::answer_with_first;
 use crate::draft::Draft;
+use crate::judge::names::FINISH;
 use crate::refusal::Refusal;
 use crate::state::call::{Call, CallState};
 use crate::state::control::Control;
@@ -31,6 +32,7 @@ const STARTS_MAX: u32 = 16;
 
 const WORN_OUT: &str = "not run again: its worker died each of the 16 times that it was begun";
 const SKIPPED: &str = "not run: a person wrote before it began";
+const SPENT: &str = "not run: the run has made all the turns it may make, and nobody would read it";
 const WITHDRAWN: &str = "withdrawn: a person wrote";
 const WOKEN: &str = "the wait ended early: a person wrote";
 const TIME_CAME: &str = "the time has come";
@@ -38,6 +40,7 @@ const UNKNOWN: &str = "interrupted: it was begun, and its outcome is unknown. It
 
 pub(super) fn act(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
     heed_messages(draft)?;
+    spare_what_nobody_reads(draft)?;
     for call in calls(draft, |call| call.state == CallState::Unjudged) {
         judge_call(draft, &call)?;
     }
@@ -75,6 +78,24 @@ fn calls(draft: &Draft<'_>, wanted: impl Fn(&Call) -> bool) -> Vec<Call> {
             .cloned()
             .collect()
     })
+}
+
+/// What the last turn calls would be done for nobody, unless it ends the run as well.
+fn spare_what_nobody_reads(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    let control = &draft.control;
+    let is_last = control
+        .policy
+        .max_turns
+        .is_some_and(|max| control.turns >= max);
+    let ends =
+        |call: &Call| call.appraisal.tool.as_str() == FINISH && call.appraisal.problem.is_none();
+    if !is_last || !calls(draft, ends).is_empty() {
+        return Ok(());
+    }
+    let unbegun = |call: &Call| call.state == CallState::Unjudged && call.starts == 0;
+    calls(draft, unbegun)
+        .iter()
+        .try_for_each(|call| conclude_call(draft, call.id, ToolOutput::text(SPENT), true))
 }
 
 /// What people wrote changes what is left to do.

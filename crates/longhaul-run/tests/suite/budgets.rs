@@ -146,4 +146,17 @@ fn a_run_makes_so_many_turns_and_no_more() {
         ? outcome         => turn_limit: the run has made the 2 turns it may make
     "#,
     );
+    check(
+        Policy {
+            max_turns: Some(2),
+            ..plain()
+        },
+        r#"
+        claim                      => run.claimed | running
+        see                        => run.perceived turn.started
+        call read/pure             => turn.completed tool.started(t1.1)
+        done t1.1 ok               => tool.completed(t1.1) turn.started
+        call read/pure + send/once => turn.completed tool.failed(t2.1) tool.failed(t2.2) run.failed(turn_limit) | failed
+    "#,
+    );
 }
