@@ -145,8 +145,8 @@ pub(crate) fn pattern_of(rule: &GateRule) -> Pattern {
     }
 }
 
-/// What is done about such a call in doubt: the strictest rule's word, then the tool's,
-/// then the agent's; else a person is asked, because a model that is told
+/// What is done about such a call in doubt: the strictest rule's word, then the agent's,
+/// then the tool's own; else a person is asked, because a model that is told
 /// "unknown" simply does it again.
 pub(crate) fn in_doubt(control: &Control, call: &Appraisal) -> InDoubt {
     let subjects = call.subjects.iter().map(String::as_str);
@@ -159,7 +159,7 @@ pub(crate) fn in_doubt(control: &Control, call: &Appraisal) -> InDoubt {
             InDoubt::Ask => 1,
             InDoubt::Fail => 2,
         })
-        .or(call.in_doubt)
         .or(control.policy.in_doubt)
+        .or(call.in_doubt)
         .unwrap_or_default()
 }

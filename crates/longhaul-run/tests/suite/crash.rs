@@ -120,6 +120,21 @@ fn in_doubt_the_run_ends() {
         ? outcome                  => in_doubt: send t1.2 was begun, and its outcome is unknown
     "#,
     );
+    // The agent's word counts more than what the tool would have.
+    check(
+        Policy {
+            in_doubt: Some(InDoubt::Fail),
+            ..plain()
+        },
+        r#"
+        claim              => run.claimed | running
+        see                => run.perceived turn.started
+        call send/once!ask => turn.completed tool.started(t1.1)
+        crash              =>
+        claim              => run.claimed
+        go                 => run.recovered tool.in_doubt(t1.1) run.failed(in_doubt) | failed
+    "#,
+    );
 }
 
 #[test]
