@@ -4,6 +4,7 @@
 //! values; only the script's own text is compiled, and it can load no other.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::Ask;
@@ -126,10 +127,13 @@ pub(crate) struct Values {
 
 impl Values {
     pub(crate) fn of(ask: &Ask) -> Self {
-        let first = ask.messages.iter().find_map(|message| match &**message {
+        let from = own_beginning(ask);
+        let said = |message: &Arc<Message>| match &**message {
             Message::User(parts) => Some(words(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
-        });
+        };
+        let first = ask.messages[from..].iter().find_map(said);
+        let first = first.or_else(|| ask.messages.iter().find_map(said));
         let newest = ask
             .messages
             .iter()
@@ -165,6 +169,16 @@ impl Values {
         }
         text
     }
+}
+
+/// Where the run's own talk begins, after what was said before it: every turn that it
+/// has made is one thing the model said. The whole of it where something is missing.
+fn own_beginning(ask: &Ask) -> usize {
+    let replies = ask.messages.iter().enumerate();
+    let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
+    let made = usize::try_from(ask.turn.saturating_sub(1)).unwrap_or(usize::MAX);
+    let before = replies.rev().nth(made);
+    before.map_or(0, |(at, _)| at + 1)
 }
 
 /// A text that is JSON counts as its value, but a number that JSON would spell

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::message::Message;
+use longhaul_core::message::{Block, Message, Reply, Words};
 use longhaul_core::port::model::Model as _;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_core::usage::{Micros, Price, Usage};
@@ -70,6 +70,36 @@ async fn a_status_is_a_class_of_failure() {
             played(&script, (1, 2), talk("x", &[])).await,
             "a -> EndTurn"
         );
+    }
+}
+
+#[tokio::test]
+async fn the_input_is_the_run_s_own_and_not_what_was_said_before_it() {
+    let said = |text: &str| {
+        let words = Words {
+            text: text.into(),
+            extra: None,
+        };
+        Message::Assistant(Arc::new(Reply {
+            dialect: "scripted".into(),
+            blocks: vec![Block::Text(words)],
+        }))
+    };
+    let before = [Message::user("one"), said("A one")];
+    let own = [Message::user("two")];
+    let later = [Message::user("two"), said("A two"), Message::user("three")];
+    let table = [
+        (1, own.to_vec(), "two"),
+        (1, [&before[..], &own[..]].concat(), "two"),
+        (2, [&before[..], &later[..]].concat(), "two"),
+        (2, later.to_vec(), "two"),
+        // Of a talk that was shortened it is what there is.
+        (9, [&before[..], &later[..]].concat(), "one"),
+    ];
+    let script = "replies: [{ text: '{{ input }}' }]";
+    for (turn, talk, expected) in table {
+        let line = played(script, (turn, 1), talk).await;
+        assert_eq!(line, format!("{expected} -> EndTurn"));
     }
 }
 
