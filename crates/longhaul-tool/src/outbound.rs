@@ -208,7 +208,8 @@ impl Outbound for Guarded {
 
 /// Why an address inside the house is not asked.
 const INSIDE: &str = "its address is private or reserved; the owner of the project can open it \
-                      with `allow` or `allow_private` under [tools.http_fetch]";
+                      with `allow` under [outbound] in longhaul.toml, such as \
+                      allow = [\"127.0.0.1:8080\"], and `longhaul trust`";
 
 fn builder(sieve: Sieve) -> ClientBuilder {
     Client::builder()

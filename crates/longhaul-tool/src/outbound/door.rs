@@ -87,7 +87,7 @@ impl Doors {
             true => Ok(Pass::Public),
             false => Err(format!(
                 "port {port} is not open; the ports are 80 and 443, and what \
-                 `allow` under [tools.http_fetch] lists"
+                 `allow` under [outbound] in longhaul.toml lists"
             )),
         }
     }

@@ -10,9 +10,10 @@ use longhaul::config::surroundings::Surroundings;
 use crate::cli::say;
 
 /// Variables that decide what is trusted, and what is open to tools.
-const VOUCHES: [&str; 4] = [
+const VOUCHES: [&str; 5] = [
     "LONGHAUL_TRUST",
     "LONGHAUL_OUTBOUND_ALLOW",
+    "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER",
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
 ];

@@ -287,7 +287,21 @@ pub const KEYS: &[Key] = &[
         "what tools and perception may ask beyond public hosts at ports 80 and 443, such as 127.0.0.1:8080",
     )
     .or("[]"),
-    key("tools.*.*", Kind::Any, "a setting of this tool"),
+    key(
+        DELIVER,
+        Kind::Any,
+        "where messages go: file:PATH, webhook:URL or command:PROGRAM ARG",
+    ),
+    key(
+        "tools.log_interaction.file",
+        Kind::Any,
+        "the file that interactions are written to",
+    ),
+    key(
+        "tools.witness.file",
+        Kind::Any,
+        "the file that the witness of `longhaul chaos` writes to",
+    ),
 ];
 
 /// What stands at a path.

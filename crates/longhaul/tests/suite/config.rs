@@ -323,6 +323,14 @@ fn an_unknown_key_is_met_with_the_one_that_was_meant() {
         "[store]\nzzz = 1",
         "longhaul.toml:2:1: unknown key `store.zzz`, there are `store.url`",
     );
+    refused(
+        "[tools.http_fetch]\nallow = [\"127.0.0.1\"]\n",
+        "longhaul.toml:1:2: unknown key `tools.http_fetch`",
+    );
+    refused(
+        "[tools.send_message]\ndelivr = \"file:x\"\n",
+        "longhaul.toml:2:1: unknown key `tools.send_message.delivr`, did you mean `tools.send_message.deliver`?",
+    );
 }
 
 #[test]

@@ -322,9 +322,14 @@ fn a_webhook_and_open_doors_of_the_project_wait_for_trust() {
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert_eq!(out.matches("changed since").count(), 2, "{out}");
     // A project can't open them by its `.env` either.
-    fs::write(folder.join(".env"), "LONGHAUL_OUTBOUND_ALLOW=127.0.0.1\n").unwrap();
-    let (_, err) = run(folder, &RUN, 2);
-    assert!(err.contains("decides what is trusted"), "{err}");
+    for line in [
+        "LONGHAUL_OUTBOUND_ALLOW=127.0.0.1\n",
+        "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER=command:./send\n",
+    ] {
+        fs::write(folder.join(".env"), line).unwrap();
+        let (_, err) = run(folder, &RUN, 2);
+        assert!(err.contains("decides what is trusted"), "{err}");
+    }
 }
 
 #[tokio::test]
