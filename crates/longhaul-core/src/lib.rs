@@ -11,6 +11,7 @@ pub mod failure;
 pub mod id;
 pub mod message;
 pub mod note;
+pub mod picture;
 pub mod policy;
 pub mod port;
 pub mod raw;

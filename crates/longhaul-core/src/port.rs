@@ -3,6 +3,7 @@
 //! Never: an adapter. Each port is `dyn`, narrow, and has a conformance suite.
 
 pub mod context;
+pub mod easel;
 pub mod inbox;
 pub mod keyring;
 pub mod model;

@@ -320,7 +320,8 @@ impl Ledger {
         let kept = match told {
             Err(_) => Appended::RunEnded,
             Ok(mut batch) => {
-                batch.changes.extend(tool.blob.map(Change::PutBlob));
+                let blobs = tool.blobs.into_iter();
+                batch.changes.extend(blobs.map(Change::PutBlob));
                 let author = Author::Outsider;
                 self.persist(&Append { run, author, batch }).await?
             }

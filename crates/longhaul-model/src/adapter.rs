@@ -15,7 +15,7 @@ use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::time::Clock;
 use longhaul_core::usage::{Tariff, Usage};
 
-use crate::album::Album;
+use crate::album::{self, Album};
 use crate::exchange::{Codec, Line};
 use crate::guess::Guess;
 use crate::http::Http;
@@ -97,6 +97,8 @@ impl<W: Wire> fmt::Debug for Adapter<W> {
 struct Request<A> {
     head: Head,
     talk: Talk<A>,
+    /// So many pictures at its beginning are told of in words.
+    faded: usize,
 }
 
 impl<A> Weighs for Request<A> {
@@ -202,9 +204,13 @@ impl<W: Wire> Adapter<W> {
 
     /// The body of a question, of which only what is new is serialised.
     async fn body(&self, ask: &Ask) -> Result<Bytes, Failure> {
-        let kept = self.kept.take(ask.run);
-        let (head, mut talk) =
-            kept.map_or((None, Talk::default()), |kept| (Some(kept.head), kept.talk));
+        let faded = album::faded(&ask.messages);
+        let (head, mut talk) = match self.kept.take(ask.run) {
+            Some(kept) if kept.faded == faded => (Some(kept.head), kept.talk),
+            // What was written shows pictures that have faded since.
+            Some(kept) => (Some(kept.head), Talk::default()),
+            None => (None, Talk::default()),
+        };
         let same = |head: &Head| head.system == ask.system && head.tools == ask.tools;
         let head = match head.filter(same) {
             Some(head) => head,
@@ -213,12 +219,17 @@ impl<W: Wire> Adapter<W> {
                 .map_err(|why| Failure::new(FailureClass::InvalidRequest, why))?,
         };
         let same = talk.keep(&ask.messages);
-        for message in ask.messages.iter().skip(same) {
-            let mut album = Album::default();
-            if let Some(pictures) = &self.pictures {
-                album.fill(message, &**pictures).await;
+        // Of the pictures that have faded so many are still to come.
+        let mut left = faded;
+        for (place, message) in ask.messages.iter().enumerate() {
+            if place >= same {
+                let mut album = Album::default();
+                if let Some(pictures) = &self.pictures {
+                    album.fill(message, left, &**pictures).await;
+                }
+                talk.add(&self.wire, message, &album);
             }
-            talk.add(&self.wire, message, &album);
+            left = left.saturating_sub(album::count(message));
         }
         let name = self.spelled.as_str().as_bytes();
         let length = name.len() + head.text.len() + talk.text.len();
@@ -229,7 +240,7 @@ impl<W: Wire> Adapter<W> {
         body.extend_from_slice(&head.text);
         self.wire.copy(&talk, &mut body);
         body.extend_from_slice(b"]}");
-        self.kept.put(ask.run, Request { head, talk });
+        self.kept.put(ask.run, Request { head, talk, faded });
         Ok(body.into())
     }
 }

@@ -87,8 +87,8 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
         Input::Verified {
             call,
             finding,
-            blob,
-        } => tools::verified(&mut draft, ToolVerified { call, finding }, blob)?,
+            blobs,
+        } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
         Input::Missing(sentence) => missing(&mut draft, &sentence)?,
         Input::Release => release(&mut draft)?,
         Input::Close { by, reason } => close(&mut draft, by, reason)?,

@@ -70,8 +70,8 @@ pub enum Input {
         call: CallId,
         /// What it found.
         finding: Finding,
-        /// The whole output, where the finding names it by hash.
-        blob: Option<Blob>,
+        /// What the finding names by hash: the whole output, and its pictures.
+        blobs: Vec<Blob>,
     },
     /// A part that the run needs is missing; this sentence says what to configure.
     Missing(String),
@@ -173,8 +173,8 @@ pub struct ToolDone {
     pub output: ToolOutput,
     /// How much of the driver's time it took; calls side by side share it.
     pub active: Millis,
-    /// The whole output, where the result names it by hash.
-    pub blob: Option<Blob>,
+    /// What the result names by hash: the whole output, and its pictures.
+    pub blobs: Vec<Blob>,
 }
 
 /// How a call ended.

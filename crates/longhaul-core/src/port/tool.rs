@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::event::tool::{Finding, ToolOutput};
 use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubt};
+use crate::port::easel::Easel;
 use crate::raw::RawJson;
 use crate::time::Millis;
 
@@ -107,6 +108,8 @@ pub struct ToolContext {
     pub progress: Arc<dyn Progress>,
     /// Where a call that is stopped leaves what it has so far.
     pub so_far: SoFar,
+    /// Where it puts up pictures, which its output then names.
+    pub pictures: Easel,
 }
 
 impl ToolContext {
@@ -122,6 +125,7 @@ impl ToolContext {
             resource: None,
             progress: Arc::new(Unheard),
             so_far: SoFar::default(),
+            pictures: Easel::default(),
         }
     }
 }

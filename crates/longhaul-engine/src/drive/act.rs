@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
+use longhaul_core::change::Blob;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
@@ -171,7 +172,12 @@ async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
 
 fn end(call: CallId, end: ToolEnd, words: &str) -> Ended {
     let output = ToolOutput::text(words);
-    Ended { call, end, output }
+    Ended {
+        call,
+        end,
+        output,
+        pictures: Vec::new(),
+    }
 }
 
 /// The ends as the heart is told of them. Calls side by side share their time,
@@ -179,13 +185,13 @@ fn end(call: CallId, end: ToolEnd, words: &str) -> Ended {
 fn told(ended: Vec<Ended>, took: Millis, redact: &dyn Redact) -> Vec<ToolDone> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let (output, blob) = bound(ended.call, clean(redact, ended.output));
+        let (output, blobs) = bound(ended.call, clean(redact, ended.output), ended.pictures);
         ToolDone {
             call: ended.call,
             end: ended.end,
             output,
             active,
-            blob,
+            blobs,
         }
     });
     done.collect()
@@ -218,31 +224,34 @@ async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
         gauge: None,
     };
     Ok(match ears.attend(looking).await? {
-        First::Done(finding) => Some(found(todo.call, finding, &*desk.ports.redact)),
+        First::Done(seen) => Some(found(todo.call, seen, &*desk.ports.redact)),
         First::Cut(Cut::Cancelled | Cut::Interrupted) => Some(Input::GoOn),
         First::Cut(Cut::Stopping) => Some(Input::Release),
         First::Cut(Cut::Lost) => None,
     })
 }
 
+/// What a look found, and the pictures that belong to it.
+type Seen = (Finding, Vec<Blob>);
+
 /// What a look gave, shown in part where it is long.
-fn found(call: CallId, finding: Finding, redact: &dyn Redact) -> Input {
-    let (finding, blob) = match finding {
+fn found(call: CallId, (finding, pictures): Seen, redact: &dyn Redact) -> Input {
+    let (finding, blobs) = match finding {
         Finding::Happened(output) => {
-            let (output, blob) = bound(call, clean(redact, output));
-            (Finding::Happened(output), blob)
+            let (output, blobs) = bound(call, clean(redact, output), pictures);
+            (Finding::Happened(output), blobs)
         }
-        Finding::NotHappened | Finding::Unknown => (finding, None),
+        Finding::NotHappened | Finding::Unknown => (finding, Vec::new()),
     };
     Input::Verified {
         call,
         finding,
-        blob,
+        blobs,
     }
 }
 
 /// The look itself; it borrows nothing of the desk.
-fn look(desk: &Desk, todo: &Todo) -> impl Future<Output = Finding> + use<> {
+fn look(desk: &Desk, todo: &Todo) -> impl Future<Output = Seen> + use<> {
     let clock = desk.ports.clock.clone();
     let equipped = desk.capsule.as_ref().and_then(|capsule| {
         let equipped = capsule.tool(todo.tool.as_str())?;
@@ -252,15 +261,16 @@ fn look(desk: &Desk, todo: &Todo) -> impl Future<Output = Finding> + use<> {
     });
     async move {
         let Some((tool, input, around)) = equipped else {
-            return Finding::Unknown;
+            return (Finding::Unknown, Vec::new());
         };
         let until = clock.now().plus(LOOK_TIMEOUT);
         let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
-        tokio::select! {
+        let finding = tokio::select! {
             biased;
             found = looking => found.unwrap_or(Finding::Unknown),
             () = clock.sleep_until(until) => Finding::Unknown,
-        }
+        };
+        (finding, around.pictures.take())
     }
 }
 

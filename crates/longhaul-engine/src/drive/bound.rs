@@ -1,6 +1,7 @@
-//! Shows a long output in part and keeps the whole of it.
+//! Shows a long output in part and keeps the whole of it, with its pictures.
 //!
-//! Never: loses a byte of what it keeps, or cuts a letter in two.
+//! Never: loses a byte of what it keeps, cuts a letter in two, or names a picture
+//! that is not kept in the same commit.
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
@@ -17,8 +18,29 @@ const TAIL_BYTES: usize = 3 * 1024;
 /// More than this is not kept.
 const KEPT_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// The output as the model sees it, and the whole of it where that is more.
-pub(super) fn bound(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
+/// The output as the model sees it, and what it names: the whole of it where that
+/// is more, and those of these pictures that it shows.
+pub(super) fn bound(
+    call: CallId,
+    mut output: ToolOutput,
+    pictures: Vec<Blob>,
+) -> (ToolOutput, Vec<Blob>) {
+    let mut kept = Vec::new();
+    for part in &mut output.content {
+        if let Part::Image(image) = part {
+            match pictures.iter().find(|blob| blob.at == image.blob) {
+                Some(blob) if kept.contains(blob) => {}
+                Some(blob) => kept.push(blob.clone()),
+                None => *part = Part::Text("(a picture that was not handed over)".into()),
+            }
+        }
+    }
+    let (output, whole) = shortened(call, output);
+    kept.extend(whole);
+    (output, kept)
+}
+
+fn shortened(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(|part| match part {
         Part::Text(text) => Some(&**text),
         Part::Image(_) => None,
@@ -67,6 +89,8 @@ fn floor(text: &str, at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::message::ImageRef;
+
     use super::*;
 
     const CALL: CallId = CallId { turn: 2, index: 1 };
@@ -81,17 +105,51 @@ mod tests {
     #[test]
     fn a_short_output_is_shown_whole() {
         let output = ToolOutput::text("short");
-        assert_eq!(bound(CALL, output.clone()), (output, None));
+        assert_eq!(
+            bound(CALL, output.clone(), Vec::new()),
+            (output, Vec::new())
+        );
     }
 
     #[test]
     fn a_long_output_is_shown_in_part_and_kept_whole() {
         let whole = "ü".repeat(20_000);
-        let (output, blob) = bound(CALL, ToolOutput::text(whole.as_str()));
-        let blob = blob.expect("it is kept");
+        let (output, blobs) = bound(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let [blob] = &blobs[..] else {
+            panic!("it is kept");
+        };
         assert_eq!(&*blob.content, whole.as_bytes());
         assert_eq!(output.full, Some(blob.at));
         assert!(shown(&output).len() < SHOWN_BYTES_MAX);
         assert!(shown(&output).contains("read_output {\"call\": \"t2.1\", \"offset\": 12288}"));
+    }
+
+    #[test]
+    fn only_pictures_that_are_shown_are_kept_and_only_those_that_are_kept_are_shown() {
+        let image = |blob: &Blob| {
+            Part::Image(ImageRef {
+                media_type: "image/png".into(),
+                blob: blob.at,
+            })
+        };
+        let (shown, unsaid) = (Blob::new(*b"shown"), Blob::new(*b"unsaid"));
+        let missing = Blob::new(*b"missing");
+        let whole = "x".repeat(SHOWN_BYTES_MAX + 1);
+        let content = vec![
+            Part::Text(whole.into()),
+            image(&shown),
+            image(&missing),
+            image(&shown),
+        ];
+        let output = ToolOutput {
+            content,
+            full: None,
+        };
+        let (output, blobs) = bound(CALL, output, vec![unsaid, shown.clone()]);
+        let full = output.full.expect("it is long");
+        let kept: Vec<_> = blobs.iter().map(|blob| blob.at).collect();
+        assert_eq!(kept, [shown.at, full]);
+        assert_eq!(output.content[1..], [image(&shown), image(&shown)]);
+        assert!(super::tests::shown(&output).ends_with("not handed over)"));
     }
 }

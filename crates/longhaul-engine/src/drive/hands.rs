@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
@@ -41,6 +42,8 @@ pub(super) struct Ended {
     pub(super) call: CallId,
     pub(super) end: ToolEnd,
     pub(super) output: ToolOutput,
+    /// What it put up to be seen.
+    pub(super) pictures: Vec<Blob>,
 }
 
 /// How a call may be let go of.
@@ -67,6 +70,7 @@ impl Gone {
             call: self.call,
             end: ToolEnd::Interrupted,
             output: with_said(words, self.said),
+            pictures: Vec::new(),
         }
     }
 }
@@ -209,7 +213,12 @@ async fn make(begun: Begun) -> Ended {
             (end, with_said(&words, begun.around.so_far.take()))
         }
     };
-    Ended { call, end, output }
+    Ended {
+        call,
+        end,
+        output,
+        pictures: begun.around.pictures.take(),
+    }
 }
 
 /// How a call ends that nobody heard the end of.

@@ -4,7 +4,10 @@
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::message::{ImageRef, Message, Part};
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
+use longhaul_core::port::shelves::Shelves as _;
+use longhaul_core::raw::BlobRef;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
@@ -112,4 +115,60 @@ async fn what_a_look_finds_is_bounded_too() {
             if matches!(&seen.finding, Finding::Happened(output) if output.full.is_some()))
     });
     assert!(kept, "the journal names the whole of it");
+}
+
+/// A picture of 1 x 1, as far as anybody looks.
+const GIF: &[u8] = b"GIF89a\x01\0\x01\0\0\0\0";
+
+/// A tool that shows one picture, names another that it never put up, and puts up a
+/// third that it does not name.
+fn showing() -> Hand {
+    Hand::new("act", Pure, &Deeds::default()).doing(|_, around| {
+        async move {
+            let shown = around.pictures.put_up(GIF.to_vec()).unwrap();
+            let unsaid = [GIF, b"unsaid"].concat();
+            around.pictures.put_up(unsaid).unwrap();
+            let never = ImageRef {
+                blob: BlobRef::to(b"never"),
+                ..shown.clone()
+            };
+            let content = [Part::Image(shown), Part::Image(never)];
+            Ok(ToolOutput {
+                content: content.into(),
+                full: None,
+            })
+        }
+        .boxed()
+    })
+}
+
+#[tokio::test]
+async fn a_picture_is_kept_with_the_result_that_shows_it() {
+    let house = plan([Line::call("act", json!({}))])
+        .hands([showing()])
+        .at_work();
+    let run = house.submit().await;
+    let journal = house.until(run, "tool.completed").await;
+    let Event::ToolCompleted(ended) = &journal.last().unwrap().event else {
+        panic!("no result");
+    };
+    let image = ImageRef {
+        media_type: "image/gif".into(),
+        blob: BlobRef::to(GIF),
+    };
+    let words = "(a picture that was not handed over)".into();
+    let content = vec![Part::Image(image), Part::Text(words)];
+    assert_eq!(ended.output.content, content);
+    // Whoever reads of it finds it: both are of one commit.
+    let hash = |bytes: &[u8]| BlobRef::to(bytes).hash;
+    let kept = house.store.blob(hash(GIF)).await.unwrap();
+    assert_eq!(kept.as_deref(), Some(GIF));
+    let unsaid = house.store.blob(hash(&[GIF, b"unsaid"].concat())).await;
+    assert_eq!(unsaid.unwrap(), None);
+    house.ended(run).await;
+    let asked = house.actor.asked();
+    let seen = asked.last().unwrap().messages.iter().any(
+        |message| matches!(&**message, Message::Results(results) if results[0].content == content),
+    );
+    assert!(seen, "{asked:#?}");
 }

@@ -39,7 +39,7 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
             ToolEnd::Failed => Event::ToolFailed(ended),
             ToolEnd::Interrupted | ToolEnd::Unknown => Event::ToolInterrupted(ended),
         })?;
-        if let Some(blob) = tool.blob {
+        for blob in tool.blobs {
             draft.change(Change::PutBlob(blob));
         }
     }
@@ -85,7 +85,7 @@ fn state_of(draft: &Draft<'_>, id: CallId, wanted: impl Fn(&CallState) -> bool) 
 pub(super) fn verified(
     draft: &mut Draft<'_>,
     seen: ToolVerified,
-    blob: Option<Blob>,
+    blobs: Vec<Blob>,
 ) -> Result<(), Refusal> {
     let call = seen.call;
     let doubtful = state_of(draft, call, |state| {
@@ -99,7 +99,7 @@ pub(super) fn verified(
     }
     if doubtful && draft.control.cancel.is_none() {
         draft.record(Event::ToolVerified(seen))?;
-        if let Some(blob) = blob {
+        for blob in blobs {
             draft.change(Change::PutBlob(blob));
         }
     }

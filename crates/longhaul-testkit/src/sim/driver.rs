@@ -237,7 +237,7 @@ impl Drive {
             self.stage = Doing::Telling(Input::Verified {
                 call: next.call,
                 finding,
-                blob: None,
+                blobs: Vec::new(),
             });
             return;
         }
@@ -264,7 +264,7 @@ impl Drive {
             end,
             output,
             active: Millis(2),
-            blob: None,
+            blobs: Vec::new(),
         });
         self.stage = Doing::Using(todo, done);
     }

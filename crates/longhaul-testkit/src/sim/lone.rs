@@ -175,7 +175,7 @@ impl Lone {
             return Input::Verified {
                 call: look.call,
                 finding,
-                blob: None,
+                blobs: Vec::new(),
             };
         }
         let done = todos.iter().map(|todo| {
@@ -191,7 +191,7 @@ impl Lone {
                 end: ToolEnd::Completed,
                 output,
                 active: Millis(2),
-                blob: None,
+                blobs: Vec::new(),
             }
         });
         Input::ToolsDone(done.collect())

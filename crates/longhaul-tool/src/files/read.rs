@@ -1,4 +1,4 @@
-//! `read_file`: a text file by lines, each with its number.
+//! `read_file`: a text file by lines, each with its number, and a picture as one.
 //!
 //! Never: more of it than a model can use, and never silent about the rest.
 
@@ -8,12 +8,15 @@ use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::BadId;
+use longhaul_core::message::Part;
+use longhaul_core::picture::Picture;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::easel::{Easel, NoPicture};
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{aside, card, typed};
 use crate::files::closed::Wish;
-use crate::files::text::{FILE_BYTES_MAX, text, too_long};
+use crate::files::text::{FILE_BYTES_MAX, is_text, text, too_long};
 use crate::files::workspace::{Workspace, hint};
 
 /// The longest answer, in bytes.
@@ -60,7 +63,8 @@ impl ReadFile {
                 "description": "How many lines to read; 2000 unless given",
             },
         });
-        let description = "Reads a text file of the workspace. Every line comes as its number, a \
+        let description = "Reads a text file of the workspace, or shows a picture (PNG, JPEG, GIF \
+            or WebP). Every line of a text comes as its number, a \
             tab and its text, so that you can say where something is and read on from there; \
             number and tab are not part of the file. At the end it says how many lines there are.";
         Ok(Self {
@@ -84,14 +88,14 @@ impl Tool for ReadFile {
         self.space.subjects(input)
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: Input = typed(&self.card, input)?;
-        let space = self.space.clone();
-        aside(move || read(&space, &input)).await
+        let (space, easel) = (self.space.clone(), around.pictures.clone());
+        aside(move || read(&space, &input, &easel)).await
     }
 }
 
-fn read(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
+fn read(space: &Workspace, input: &Input, easel: &Easel) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure(format!("The file was not read: {why}."));
     let target = space.target(&input.path, Wish::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
@@ -104,6 +108,14 @@ fn read(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
     }
     // It may have grown since: what is read stays bounded.
     let bytes = opened.take(FILE_BYTES_MAX).map_err(trouble)?.bytes;
+    if let Some(picture) = Picture::of(&bytes).filter(|_| !is_text(&bytes)) {
+        let shown = show(&picture, bytes, easel);
+        return shown.map_err(|why| {
+            refuse(format!(
+                "`{said}` is a picture that can't be shown, as {why}"
+            ))
+        });
+    }
     let text = text(bytes).map_err(|why| refuse(format!("`{said}` {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES).max(1);
@@ -114,6 +126,18 @@ fn read(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
         ))
     })?;
     Ok(ToolOutput::text(page))
+}
+
+/// A picture, with a word about it for those who can't see.
+fn show(picture: &Picture, bytes: Vec<u8>, easel: &Easel) -> Result<ToolOutput, NoPicture> {
+    let (kind, size) = (picture.media_type, bytes.len());
+    let (width, height) = (picture.width, picture.height);
+    let image = easel.put_up(bytes)?;
+    let words = format!("[A picture: {kind}, {width} x {height}, {size} bytes.]");
+    Ok(ToolOutput {
+        content: vec![Part::Text(words.into()), Part::Image(image)],
+        full: None,
+    })
 }
 
 /// The lines from `offset` on, with a last line about the rest; or how many

@@ -24,6 +24,11 @@ pub(crate) fn text(bytes: Vec<u8>) -> Result<String, String> {
     })
 }
 
+/// Whether these bytes are text.
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
+}
+
 /// Why this file is too long to be opened, if it is.
 pub(crate) fn too_long(opened: &Opened) -> Option<String> {
     let size = opened.size;

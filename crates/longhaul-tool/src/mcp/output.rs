@@ -1,72 +1,140 @@
 //! What a server's answer means to a model.
 //!
-//! Never: more of it than a cap, and no bytes where only words can stand.
+//! Never: more of it than a cap, no bytes where only words can stand, and no
+//! picture by a server's word alone.
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::message::Part;
+use longhaul_core::port::easel::{Easel, NoPicture};
 use longhaul_core::port::tool::ToolFailure;
 use serde_json::Value;
 
 /// So much of a result is kept, in bytes of text.
 const TEXT_BYTES_MAX: usize = 10 * 1024 * 1024;
 
+/// So much of what bytes are called is told.
+const MEDIA_BYTES_MAX: usize = 100;
+
 /// So much of a failure is kept.
 const FAILURE_BYTES_MAX: usize = 64 * 1024;
 
-/// The result of a call, as the answer of a server gives it.
-pub(super) fn read(answer: &Value) -> Result<ToolOutput, ToolFailure> {
+/// Bytes in letters; some servers leave out the padding.
+const LETTERS: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The result of a call, as the answer of a server gives it; its pictures are put
+/// up where they can be seen.
+pub(super) fn read(answer: &Value, easel: &Easel) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map(Vec::as_slice);
     let blocks = blocks.unwrap_or_default();
-    let mut texts: Vec<String> = blocks.iter().map(words).collect();
+    let failed = answer["isError"] == true;
+    // What a failed call says is words alone.
+    let mut parts: Vec<Part> = match failed {
+        true => blocks.iter().map(|block| said(words(block))).collect(),
+        false => blocks.iter().map(|block| part(block, easel)).collect(),
+    };
     if let Some(structured) = answer.get("structuredContent")
         && !blocks.iter().any(|block| says_the_same(block, structured))
     {
-        texts.push(structured.to_string());
+        parts.push(said(structured.to_string()));
     }
-    if texts.is_empty() && answer.get("content").is_none() {
+    if parts.is_empty() && answer.get("content").is_none() {
         // An answer of a kind that nobody knows is still what came of the call.
-        texts.push(answer.to_string());
+        parts.push(said(answer.to_string()));
     }
-    if answer["isError"] == true {
-        let mut all = texts.join("\n");
-        cut(&mut all, FAILURE_BYTES_MAX);
+    if failed {
+        let mut all = cut(&joined(&parts), FAILURE_BYTES_MAX);
         if all.trim().is_empty() {
             "the tool failed and did not say why".clone_into(&mut all);
         }
         // It has answered: what it says must not look as if nobody knew.
         return Err(ToolFailure(ToolFailure(all).words().to_owned()));
     }
-    let mut left = TEXT_BYTES_MAX;
-    let mut content = Vec::new();
-    for mut text in texts {
-        if left == 0 {
-            content.push(Part::Text("(the rest was cut off)".into()));
-            break;
-        }
-        cut(&mut text, left);
-        left = left.saturating_sub(text.len());
-        content.push(Part::Text(text.into()));
-    }
-    if content.is_empty() {
-        content.push(Part::Text("(done, and nothing was said)".into()));
-    }
     Ok(ToolOutput {
-        content,
+        content: within(parts),
         full: None,
     })
 }
 
-/// A block of an answer in words. Tools hand their results over as words alone, so
-/// of pictures and sounds the model learns that there were some.
+/// As many of the parts as a result may be long.
+fn within(parts: Vec<Part>) -> Vec<Part> {
+    let mut left = TEXT_BYTES_MAX;
+    let mut content = Vec::new();
+    for part in parts {
+        if left == 0 {
+            content.push(Part::Text("(the rest was cut off)".into()));
+            break;
+        }
+        let Part::Text(text) = &part else {
+            content.push(part);
+            continue;
+        };
+        match text.len() > left {
+            true => content.push(Part::Text(cut(text, left).into())),
+            false => content.push(part.clone()),
+        }
+        left = left.saturating_sub(text.len());
+    }
+    if content.is_empty() {
+        content.push(Part::Text("(done, and nothing was said)".into()));
+    }
+    content
+}
+
+fn said(words: String) -> Part {
+    Part::Text(words.into())
+}
+
+fn joined(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        Part::Image(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// A block of an answer: a picture where it is one that can be shown, else words.
+fn part(block: &Value, easel: &Easel) -> Part {
+    if block["type"] != "image" {
+        return said(words(block));
+    }
+    match picture(block["data"].as_str().unwrap_or_default(), easel) {
+        Ok(part) => part,
+        Err(why) => said(unseen("image", block, &format!("not shown: {why}"))),
+    }
+}
+
+fn picture(letters: &str, easel: &Easel) -> Result<Part, NoPicture> {
+    let bytes = decoded(letters);
+    if bytes > Easel::BYTES_MAX {
+        return Err(NoPicture::TooLong(bytes));
+    }
+    let bytes = LETTERS.decode(letters).map_err(|_| NoPicture::Kind)?;
+    easel.put_up(bytes).map(Part::Image)
+}
+
+/// Words in the place of bytes.
+fn unseen(kind: &str, block: &Value, why: &str) -> String {
+    let bytes = decoded(block["data"].as_str().unwrap_or_default());
+    let media = match block["mimeType"].as_str().unwrap_or_default() {
+        "" => "no named type",
+        media => &media[..media.floor_char_boundary(MEDIA_BYTES_MAX)],
+    };
+    format!("({kind} of type {media}, {bytes} bytes, {why})")
+}
+
+/// A block of an answer in words. Of sounds and of bytes that are no picture the
+/// model learns that there were some.
 fn words(block: &Value) -> String {
     let text = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
     match block["type"].as_str().unwrap_or_default() {
         "text" => text("text"),
-        kind @ ("image" | "audio") => {
-            let bytes = decoded(block["data"].as_str().unwrap_or_default());
-            let media = text("mimeType");
-            format!("({kind} of type {media}, {bytes} bytes, not shown)")
-        }
+        kind @ ("image" | "audio") => unseen(kind, block, "not shown"),
         "resource" => resource(&block["resource"]),
         "resource_link" => {
             let (name, at, about) = (text("name"), text("uri"), text("description"));
@@ -112,14 +180,13 @@ fn says_the_same(block: &Value, structured: &Value) -> bool {
     is_said(structured) || only.is_some_and(is_said)
 }
 
-/// Cuts a text to so many bytes, and says so.
-fn cut(text: &mut String, max: usize) {
+/// A text of so many bytes at most, which says that it was cut.
+fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
-        return;
+        return text.to_owned();
     }
-    let whole = text.len();
-    text.truncate(text.floor_char_boundary(max));
-    text.push_str(&format!("\n(cut off here: it was {whole} bytes long)"));
+    let (kept, whole) = (&text[..text.floor_char_boundary(max)], text.len());
+    format!("{kept}\n(cut off here: it was {whole} bytes long)")
 }
 
 #[cfg(test)]
@@ -128,13 +195,17 @@ mod tests {
     use serde_json::json;
 
     fn check(answer: Value, expect: &str) {
-        let seen = match read(&answer) {
+        let easel = Easel::default();
+        let seen = match read(&answer, &easel) {
             Ok(output) => output
                 .content
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.to_string(),
-                    Part::Image(_) => panic!("a picture"),
+                    Part::Image(image) => {
+                        assert_eq!(easel.take()[0].at, image.blob);
+                        format!("<{}>", image.media_type)
+                    }
                 })
                 .collect::<Vec<_>>()
                 .join("|"),
@@ -173,10 +244,6 @@ mod tests {
             "one|{\"a\":1}",
         );
         check(
-            json!({ "content": [{ "type": "image", "data": "AAAA", "mimeType": "image/png" }] }),
-            "(image of type image/png, 3 bytes, not shown)",
-        );
-        check(
             json!({ "content": [{ "type": "resource", "resource": { "uri": "a:b", "text": "t" } }] }),
             "(resource a:b)\nt",
         );
@@ -196,10 +263,57 @@ mod tests {
     }
 
     #[test]
+    fn pictures_are_shown_if_they_are_some() {
+        let image =
+            |data: &str, media: &str| json!({ "type": "image", "data": data, "mimeType": media });
+        let text = json!({ "type": "text", "text": "a" });
+        // A picture of 1 x 1, with and without its padding, and one that is called
+        // otherwise than it is.
+        for (data, media) in [
+            ("R0lGODlhAQABAAAAAA==", "image/gif"),
+            ("R0lGODlhAQABAAAAAA", "image/gif"),
+            ("R0lGODlhAQABAAAAAA==", "image/png"),
+        ] {
+            let content = [text.clone(), image(data, media), text.clone()];
+            check(json!({ "content": content }), "a|<image/gif>|a");
+        }
+        check(
+            json!({ "content": [image("AAAA", "image/png")] }),
+            "(image of type image/png, 3 bytes, not shown: it is no PNG, JPEG, GIF or WebP)",
+        );
+        check(
+            json!({ "content": [image("no letters of the kind", "")] }),
+            "(image of type no named type, 16 bytes, not shown: it is no PNG, JPEG, GIF or WebP)",
+        );
+        check(
+            json!({ "content": [image("R0lGODlhAQABAAAAAA==", "image/gif")], "isError": true }),
+            "failed: (image of type image/gif, 13 bytes, not shown)",
+        );
+        check(
+            json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
+            "(audio of type audio/wav, 3 bytes, not shown)",
+        );
+        let long = "A".repeat(Easel::BYTES_MAX / 3 * 4 + 8);
+        check(
+            json!({ "content": [image(&long, "image/png")] }),
+            "(image of type image/png, 3750006 bytes, not shown: it has 3750006 bytes, and at \
+             most 3750000 are shown)",
+        );
+        let many = vec![image("R0lGODlhAQABAAAAAA==", "image/gif"); Easel::PICTURES_MAX + 1];
+        let easel = Easel::default();
+        let output = read(&json!({ "content": many }), &easel).unwrap();
+        assert_eq!(easel.take().len(), Easel::PICTURES_MAX);
+        assert!(
+            matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 pictures"))
+        );
+    }
+
+    #[test]
     fn too_much_is_cut_and_says_so() {
         let long = "é".repeat(TEXT_BYTES_MAX / 2 + 1);
         let block = json!({ "type": "text", "text": long });
-        let output = read(&json!({ "content": [block.clone(), block] })).unwrap();
+        let answer = json!({ "content": [block.clone(), block] });
+        let output = read(&answer, &Easel::default()).unwrap();
         let Part::Text(first) = &output.content[0] else {
             panic!("no text");
         };

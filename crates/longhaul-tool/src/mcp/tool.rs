@@ -117,7 +117,7 @@ impl Tool for McpTool {
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return output::read(&answer),
+                Ok(answer) => return output::read(&answer, &around.pictures),
                 Err(Lost::Gone { again: true, .. }) if again => again = false,
                 Err(lost) => return Err(self.failure(lost)),
             }

@@ -70,7 +70,10 @@ fn result(result: &ToolResult) -> String {
 fn words(parts: &[Part]) -> String {
     let word = |part: &Part| match part {
         Part::Text(text) => text.to_string(),
-        Part::Image(image) => format!("({})", image.media_type),
+        Part::Image(image) => {
+            let (kind, size) = (&image.media_type, image.blob.size);
+            format!("(a picture: {kind}, {size} bytes)")
+        }
     };
     parts.iter().map(word).collect::<Vec<_>>().join("\n")
 }

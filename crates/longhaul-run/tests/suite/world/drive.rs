@@ -206,7 +206,7 @@ fn tools(todos: &[Todo], pick: usize) -> Input {
         return Input::Verified {
             call: todo.call,
             finding,
-            blob: None,
+            blobs: Vec::new(),
         };
     }
     let end = match pick % 5 {

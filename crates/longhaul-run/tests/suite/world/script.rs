@@ -254,7 +254,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
                 "unknown" => Finding::Unknown,
                 text => Finding::Happened(ToolOutput::text(text)),
             },
-            blob: None,
+            blobs: Vec::new(),
         }),
         "missing" => Some(Input::Missing(rest.into())),
         "release" => Some(Input::Release),

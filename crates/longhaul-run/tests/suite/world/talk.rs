@@ -237,7 +237,7 @@ pub(crate) fn done(call: CallId, end: ToolEnd, text: &str) -> ToolDone {
         end,
         output: ToolOutput::text(text),
         active: ACTIVE,
-        blob: None,
+        blobs: Vec::new(),
     }
 }
 

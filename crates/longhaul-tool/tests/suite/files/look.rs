@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
+use longhaul_core::message::Part;
 use longhaul_core::time::{Clock, Timestamp};
 use serde_json::json;
 
-use super::World;
+use super::{World, around};
 
 #[tokio::test]
 async fn a_file_is_read_by_lines() {
@@ -31,6 +32,36 @@ async fn a_file_is_read_by_lines() {
     world.put("many.txt", "line\n".repeat(3_000));
     let many = world.read("many.txt").await.unwrap();
     assert!(many.ends_with("[Lines 1 to 2000 of 3000. Read on with offset 2001.]"));
+}
+
+#[tokio::test]
+async fn a_picture_is_shown_as_one_and_what_only_begins_like_one_is_not() {
+    let world = World::new();
+    let gif = b"GIF89a\x03\0\x02\0\0\0\0";
+    world.put("a.gif", gif);
+    world.put("named.txt", "GIF89a is how they begin");
+    world.put("large.gif", b"GIF89a\xff\xff\x02\0\0\0\0");
+    world.put("cut.png", b"\x89PNG\r\n\x1a\n\0");
+    let around = around();
+    let input = json!({ "path": "a.gif" });
+    let output = world.tool("read_file").call(input, &around).await.unwrap();
+    let [Part::Text(words), Part::Image(image)] = &output.content[..] else {
+        panic!("{output:?}");
+    };
+    assert_eq!(&**words, "[A picture: image/gif, 3 x 2, 13 bytes.]");
+    assert_eq!(image.media_type, "image/gif");
+    let put_up = around.pictures.take();
+    assert_eq!(&*put_up[0].content, gif);
+    assert_eq!(put_up[0].at, image.blob);
+    let text = world.read("named.txt").await.unwrap();
+    assert!(text.starts_with("1\tGIF89a is"), "{text}");
+    for (path, why) in [
+        ("large.gif", "`large.gif` is a picture that can't be shown"),
+        ("cut.png", "is a binary file"),
+    ] {
+        let refused = world.read(path).await.unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
 }
 
 #[tokio::test]

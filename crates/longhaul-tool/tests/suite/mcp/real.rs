@@ -1,5 +1,6 @@
 //! Servers of others, over pipes: what they have, what they answer, how they end.
 
+use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_tool::mcp::Way;
 use serde_json::json;
@@ -40,8 +41,18 @@ async fn everything_answers_in_words_in_structure_and_with_pictures() {
     assert_eq!(said.unwrap(), "Echo: dear");
     let said = call(&servers, "get-sum", json!({ "a": 2, "b": 3 })).await;
     assert!(said.unwrap().contains('5'));
-    let said = call(&servers, "get-tiny-image", json!({})).await.unwrap();
-    assert!(said.contains("(image of type image/png, "), "{said}");
+    let tiny = tool(&servers, "get-tiny-image").await;
+    let (around, _told) = around();
+    let said = soon(tiny.call(json!({}), &around)).await.unwrap();
+    let shown = said.content.iter().find_map(|part| match part {
+        Part::Image(image) => Some(image),
+        Part::Text(_) => None,
+    });
+    let shown = shown.expect("a picture");
+    assert_eq!(shown.media_type, "image/png");
+    let put_up = around.pictures.take();
+    assert_eq!(put_up.len(), 1);
+    assert_eq!(put_up[0].at, shown.blob);
     let said = call(
         &servers,
         "get-structured-content",

@@ -1,0 +1,144 @@
+//! Pictures by their bytes: of which kind they are, and how large they are drawn.
+//!
+//! Never: decodes one, or believes what it is called.
+
+/// What the first bytes of a picture say of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picture {
+    /// One of the kinds that models look at, such as `image/png`.
+    pub media_type: &'static str,
+    /// How wide it is, in pixels.
+    pub width: u32,
+    /// How high it is, in pixels.
+    pub height: u32,
+}
+
+impl Picture {
+    /// What these bytes are; none: no PNG, JPEG, GIF or WebP.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let (media_type, (width, height)) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            ("image/png", png(bytes)?)
+        } else if bytes.starts_with(b"\xff\xd8\xff") {
+            ("image/jpeg", jpeg(bytes)?)
+        } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
+            ("image/gif", (little(bytes, 6, 2)?, little(bytes, 8, 2)?))
+        } else if bytes.starts_with(b"RIFF") && bytes.get(8..12)? == b"WEBP" {
+            ("image/webp", webp(bytes)?)
+        } else {
+            return None;
+        };
+        Some(Self {
+            media_type,
+            width,
+            height,
+        })
+    }
+}
+
+/// A number whose last byte comes first.
+fn little(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
+    let digits = bytes.get(at..at.checked_add(count)?)?;
+    let number = digits.iter().rev();
+    Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
+}
+
+/// A number whose first byte comes first.
+fn big(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
+    let digits = bytes.get(at..at.checked_add(count)?)?;
+    let number = digits.iter();
+    Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
+}
+
+fn png(bytes: &[u8]) -> Option<(u32, u32)> {
+    let first = bytes.get(12..16)?;
+    (first == b"IHDR").then_some(())?;
+    Some((big(bytes, 16, 4)?, big(bytes, 20, 4)?))
+}
+
+/// The size stands in the first frame, behind any number of other segments.
+fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        (*bytes.get(at)? == 0xff).then_some(())?;
+        match *bytes.get(at + 1)? {
+            // Filled up before the mark itself.
+            0xff => at += 1,
+            // Marks that have no segment.
+            0x01 | 0xd0..=0xd8 => at += 2,
+            // The picture begins or ends, and nobody has said how large it is.
+            0xd9 | 0xda => return None,
+            // Tables, which stand among the numbers of the frames.
+            mark @ 0xc0..=0xcf if !matches!(mark, 0xc4 | 0xc8 | 0xcc) => {
+                return Some((big(bytes, at + 7, 2)?, big(bytes, at + 5, 2)?));
+            }
+            _ => {
+                let length = usize::try_from(big(bytes, at + 2, 2)?).ok()?;
+                at = at.checked_add(2)?.checked_add(length.max(2))?;
+            }
+        }
+    }
+}
+
+fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
+    match bytes.get(12..16)? {
+        b"VP8X" => Some((little(bytes, 24, 3)? + 1, little(bytes, 27, 3)? + 1)),
+        b"VP8L" if *bytes.get(20)? == 0x2f => {
+            let both = little(bytes, 21, 4)?;
+            Some(((both & 0x3fff) + 1, (both >> 14 & 0x3fff) + 1))
+        }
+        b"VP8 " if bytes.get(23..26)? == b"\x9d\x01\x2a" => {
+            let side = |at| Some(little(bytes, at, 2)? & 0x3fff);
+            Some((side(26)?, side(28)?))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], expect: Option<(&str, u32, u32)>) {
+        let seen = Picture::of(bytes);
+        let seen = seen.map(|seen| (seen.media_type, seen.width, seen.height));
+        assert_eq!(seen, expect, "{bytes:02x?}");
+        // A picture that is cut off anywhere is none, or is the same.
+        for end in 0..bytes.len() {
+            let seen = Picture::of(&bytes[..end]);
+            let seen = seen.map(|seen| (seen.media_type, seen.width, seen.height));
+            assert!(seen.is_none() || seen == expect, "{end}: {bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn kinds_and_sizes_are_read_from_the_bytes() {
+        check(
+            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x01\x02\0\0\0\x03",
+            Some(("image/png", 258, 3)),
+        );
+        check(b"\x89PNG\r\n\x1a\n\0\0\0\x0dTEXT\0\0\0\x01\0\0\0\x01", None);
+        check(b"GIF89a\x02\x01\x03\0", Some(("image/gif", 258, 3)));
+        check(b"GIF88a\x02\x01\x03\0", None);
+        check(
+            b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\0\x03\x01\x02",
+            Some(("image/jpeg", 258, 3)),
+        );
+        check(b"\xff\xd8\xff\xe0\0\x04ab\xff\xda\0\x02", None);
+        check(b"\xff\xd8\xff\xe0\0\0\0\0", None);
+        check(
+            b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x01\x01\0\x02\0\0",
+            Some(("image/webp", 258, 3)),
+        );
+        check(
+            b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f\x01\x81\0\0",
+            Some(("image/webp", 258, 3)),
+        );
+        check(
+            b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x02\x01\x03\0",
+            Some(("image/webp", 258, 3)),
+        );
+        check(b"RIFF\0\0\0\0WAVEfmt ", None);
+        check(b"<svg xmlns='http://www.w3.org/2000/svg'/>", None);
+        check(b"", None);
+    }
+}

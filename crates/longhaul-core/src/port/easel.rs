@@ -1,0 +1,155 @@
+//! Where a call puts up the pictures that it wants to show.
+//!
+//! Never: a picture that its bytes don't prove to be one, or more than a model
+//! looks at.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::change::Blob;
+use crate::message::ImageRef;
+use crate::picture::Picture;
+
+/// The pictures of one call. They are stored in the commit that holds its result,
+/// as far as the result names them. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Easel(Arc<Mutex<Vec<Blob>>>);
+
+impl Easel {
+    /// So many pictures a call may show.
+    pub const PICTURES_MAX: usize = 8;
+
+    /// So long one may be, in bytes: what providers take, before it is spelled in
+    /// letters, which is longer.
+    pub const BYTES_MAX: usize = 3_750_000;
+
+    /// So long all of them may be together.
+    pub const ALL_BYTES_MAX: usize = 12_000_000;
+
+    /// So wide and so high one may be: a provider refuses the whole conversation
+    /// for a larger one, now and ever after.
+    pub const SIDE_MAX: u32 = 8_000;
+
+    /// Puts up a picture. What comes back is to be named in the call's output.
+    pub fn put_up(&self, bytes: Vec<u8>) -> Result<ImageRef, NoPicture> {
+        let Some(picture) = Picture::of(&bytes) else {
+            return Err(NoPicture::Kind);
+        };
+        let (width, height) = (picture.width, picture.height);
+        let sides = 1..=Self::SIDE_MAX;
+        if !sides.contains(&width) || !sides.contains(&height) {
+            return Err(NoPicture::Sides { width, height });
+        }
+        if bytes.len() > Self::BYTES_MAX {
+            return Err(NoPicture::TooLong(bytes.len()));
+        }
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = shown.iter().map(|blob| blob.content.len()).sum();
+        if shown.len() >= Self::PICTURES_MAX || all + bytes.len() > Self::ALL_BYTES_MAX {
+            return Err(NoPicture::TooMany);
+        }
+        let blob = Blob::new(bytes);
+        let at = blob.at;
+        shown.push(blob);
+        Ok(ImageRef {
+            media_type: picture.media_type.to_owned(),
+            blob: at,
+        })
+    }
+
+    /// Takes down all of them.
+    pub fn take(&self) -> Vec<Blob> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Easel {
+    /// Bytes are nothing to read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Easel")
+    }
+}
+
+/// Why a picture is not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoPicture {
+    /// It is something else, or one of a kind that nobody looks at.
+    #[error("it is no PNG, JPEG, GIF or WebP")]
+    Kind,
+    /// It is drawn too large, or as nothing.
+    #[error(
+        "it is {width} x {height} pixels, and 1 to {} are shown",
+        Easel::SIDE_MAX
+    )]
+    Sides {
+        /// How wide it is.
+        width: u32,
+        /// How high it is.
+        height: u32,
+    },
+    /// It has too many bytes.
+    #[error("it has {0} bytes, and at most {max} are shown", max = Easel::BYTES_MAX)]
+    TooLong(usize),
+    /// There are too many, or all together are too long.
+    #[error(
+        "a call shows at most {} pictures of {} bytes in all",
+        Easel::PICTURES_MAX,
+        Easel::ALL_BYTES_MAX
+    )]
+    TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A picture as far as its first bytes tell, so long.
+    fn gif(side: u16, length: usize) -> Vec<u8> {
+        let mut bytes = b"GIF89a".to_vec();
+        bytes.extend_from_slice(&side.to_le_bytes());
+        bytes.extend_from_slice(&side.to_le_bytes());
+        bytes.resize(length.max(bytes.len()), 0);
+        bytes
+    }
+
+    #[test]
+    fn what_is_put_up_is_what_is_taken_down() {
+        let easel = Easel::default();
+        let same = easel.clone();
+        let shown = same.put_up(gif(3, 40)).unwrap();
+        assert_eq!(shown.media_type, "image/gif");
+        let taken = easel.take();
+        assert_eq!(taken, [Blob::new(gif(3, 40))]);
+        assert_eq!(taken[0].at, shown.blob);
+        assert_eq!(easel.take(), []);
+    }
+
+    #[test]
+    fn every_bound_is_kept_and_named() {
+        let check = |bytes: Vec<u8>, expect: NoPicture| {
+            assert_eq!(Easel::default().put_up(bytes), Err(expect));
+        };
+        let sides = |side: u32| NoPicture::Sides {
+            width: side,
+            height: side,
+        };
+        check(b"%PDF-1.7".to_vec(), NoPicture::Kind);
+        check(gif(0, 40), sides(0));
+        check(gif(8_001, 40), sides(8_001));
+        let long = Easel::BYTES_MAX + 1;
+        check(gif(3, long), NoPicture::TooLong(long));
+        let easel = Easel::default();
+        for _ in 0..Easel::PICTURES_MAX {
+            easel.put_up(gif(8_000, 40)).unwrap();
+        }
+        assert_eq!(easel.put_up(gif(3, 40)), Err(NoPicture::TooMany));
+        let easel = Easel::default();
+        for _ in 0..3 {
+            easel.put_up(gif(3, Easel::BYTES_MAX)).unwrap();
+        }
+        assert_eq!(
+            easel.put_up(gif(3, Easel::BYTES_MAX)),
+            Err(NoPicture::TooMany)
+        );
+    }
+}
