@@ -179,6 +179,14 @@ def environment(call):
 
 
 @tool()
+def asks_with_defaults(call):
+    ASKED.update(call=call["id"], said={}, alone=True)
+    fields = {"name": {"type": "string", "default": "Ada"}, "age": {"type": "integer"}}
+    form = {"type": "object", "properties": fields, "required": ["name"]}
+    send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": form}})
+
+
+@tool()
 def asks(call):
     ASKED.update(call=call["id"], said={})
     send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}})
@@ -190,7 +198,7 @@ def asks(call):
 def told(message):
     said = ASKED["said"]
     said[message["id"]] = message.get("result", message.get("error", {}).get("code"))
-    if len(said) == 4:
+    if len(said) == 4 or ASKED.get("alone"):
         say(ASKED["call"], json.dumps(said, sort_keys=True))
 
 
@@ -279,6 +287,9 @@ def main():
         message = json.loads(line)
         if MODE == "touchy" and message.get("method") == "server/discover":
             sys.exit(4)
+        if MODE == "deaf" and message.get("method") == "server/discover":
+            note("passed_over", "once")
+            continue
         if MODE != "silent":
             heard(message)
     if MODE == "stays":

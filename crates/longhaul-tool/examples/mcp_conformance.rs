@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::port::tool::{Stay, Tool, ToolContext};
 use longhaul_core::time::{Clock, Timestamp};
-use longhaul_tool::mcp::{ServerSpec, Servers, Way};
+use longhaul_tool::mcp::{Elicitation, ServerSpec, Servers, Way};
 use serde_json::{Value, json};
 
 /// Time that stands, and waits that are waited.
@@ -42,6 +42,7 @@ async fn main() -> ExitCode {
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
+        elicitation: Elicitation::Defaults,
     };
     let servers = Servers::new(vec![spec], Arc::new(Waits));
     let Ok(tools) = servers

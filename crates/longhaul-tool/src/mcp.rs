@@ -8,6 +8,7 @@
 //! Never: believes a server. Its words are bounded, its schemas are judged, and
 //! what it breaks is its own tools and nobody else's.
 
+mod elicit;
 mod error;
 mod fate;
 mod greet;
@@ -15,6 +16,7 @@ mod http;
 mod lines;
 mod link;
 mod listing;
+mod opening;
 mod output;
 mod slot;
 mod spec;
@@ -27,18 +29,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use longhaul_core::port::tool::Stay;
-use longhaul_core::port::tool::Tool;
+use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::mcp::greet::Manner;
+use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::Link;
 use crate::mcp::slot::Slot;
 use crate::mcp::tool::McpTool;
 
 pub use crate::mcp::error::McpError;
 pub use crate::mcp::listing::Offered;
-pub use crate::mcp::spec::{ServerSpec, Way};
+pub use crate::mcp::spec::{Elicitation, ServerSpec, Way};
 
 /// What a look at a server found.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +73,8 @@ struct House {
 struct Server {
     spec: Arc<ServerSpec>,
     shared: Arc<Slot>,
+    /// What all that is open of it know of its manner.
+    known: Known,
     runs: Mutex<BTreeMap<Stay, Arc<Slot>>>,
 }
 
@@ -91,7 +94,10 @@ impl Server {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
-        let new = || Arc::new(Slot::new(Arc::clone(&self.spec), Arc::clone(clock)));
+        let new = || {
+            let known = self.known.clone();
+            Arc::new(Slot::new(Arc::clone(&self.spec), known, Arc::clone(clock)))
+        };
         self.with(|runs| Arc::clone(runs.entry(stay).or_insert_with(new)))
     }
 }
@@ -101,9 +107,12 @@ impl Servers {
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
+            let known = Known::default();
+            let slot = Slot::new(Arc::clone(&spec), known.clone(), Arc::clone(&clock));
             let server = Server {
-                shared: Arc::new(Slot::new(Arc::clone(&spec), Arc::clone(&clock))),
+                shared: Arc::new(slot),
                 spec: Arc::clone(&spec),
+                known,
                 runs: Mutex::default(),
             };
             (spec.name.clone(), server)
@@ -151,7 +160,7 @@ impl Servers {
         let begun = self.0.clock.nanos();
         let (link, alone) = match known.shared.open() {
             Some(link) => (link, false),
-            None => (Arc::new(first(&known.spec).await?), true),
+            None => (Arc::new(first(known).await?), true),
         };
         let listing = link.listing().await;
         let who = link.who().clone();
@@ -196,13 +205,19 @@ impl Servers {
 }
 
 /// A server that is looked at has no second chance but one: in the older manner.
-async fn first(spec: &ServerSpec) -> Result<Link, McpError> {
-    match Link::start(spec, Manner::Either).await {
-        Ok(link) => Ok(link),
-        Err(error) if error.may_be_manner() => match Link::start(spec, Manner::Older).await {
-            Ok(link) => Ok(link),
-            Err(_) => Err(error),
-        },
-        Err(error) => Err(error),
-    }
+async fn first(server: &Server) -> Result<Link, McpError> {
+    let (spec, known) = (&server.spec, &server.known);
+    let manner = known.manner().unwrap_or(Manner::Either);
+    let started = match Link::start(spec, manner).await {
+        Err(error) if error.may_be_manner() => {
+            let other = match manner {
+                Manner::Either => Manner::Older,
+                Manner::Older => Manner::Either,
+            };
+            Link::start(spec, other).await.map_err(|_| error)
+        }
+        started => started,
+    };
+    known.learn(started.as_ref().ok().map(Link::manner));
+    started
 }

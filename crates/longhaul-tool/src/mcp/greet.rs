@@ -1,19 +1,27 @@
 //! How a server is greeted, who it says it is, and why a greeting fails.
 //!
-//! Never: waits for a greeting without an end, or offers a server anything.
+//! Never: waits for a greeting without an end, or offers a server more than an answer
+//! to its questions, and that only where its spec says so.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
+    Implementation, ProtocolVersion,
+};
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::Transport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
+use crate::mcp::elicit::Host;
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
 use crate::mcp::http::HttpError;
-use crate::mcp::spec::{ServerSpec, Way, shown};
+use crate::mcp::spec::{Elicitation, ServerSpec, Way, shown};
+use crate::mcp::tap::Heard;
 
 /// A server has so long to start and to greet. One that is downloaded first may be
 /// too late for that, and is there when it is started again.
@@ -26,6 +34,25 @@ pub(super) enum Manner {
     Either,
     /// In the older manner: some end at what they don't know.
     Older,
+}
+
+/// Whether a server is known to be an older one, so that it is not asked again for
+/// as long as we live. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known(Arc<AtomicBool>);
+
+impl Known {
+    /// How it is best greeted, as far as that is known.
+    pub(super) fn manner(&self) -> Option<Manner> {
+        let is_older = self.0.load(Ordering::Acquire);
+        is_older.then_some(Manner::Older)
+    }
+
+    /// It was greeted in this manner, or in none: it may be another one by now.
+    pub(super) fn learn(&self, manner: Option<Manner>) {
+        self.0
+            .store(manner == Some(Manner::Older), Ordering::Release);
+    }
 }
 
 /// Who a server says it is.
@@ -51,18 +78,23 @@ pub(super) fn who(peer: &Peer<RoleClient>, fate: &Fate) -> Who {
     }
 }
 
-/// What a server is told of us: nothing is offered to it.
-fn about_us() -> ClientConfig {
+/// What a server is told of us.
+pub(super) fn about_us(elicitation: Elicitation) -> ClientConfig {
     let us = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), us)
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    let mut able = ClientCapabilities::default();
+    if elicitation == Elicitation::Defaults {
+        let forms = FormElicitationCapability::new();
+        able.elicitation = Some(ElicitationCapability::new().with_form(forms));
+    }
+    ClientConfig::new(able, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
 }
 
 /// Greets a server.
 pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
     way: T,
     manner: Manner,
-) -> Result<RunningService<RoleClient, ClientConfig>, String> {
+    (elicitation, heard): (Elicitation, &Arc<Heard>),
+) -> Result<RunningService<RoleClient, Host>, String> {
     let manner = match manner {
         Manner::Either => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -71,7 +103,8 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
         Manner::Older => ClientLifecycleMode::Initialize,
     };
     // On the heap: it is long, and it is part of every call that may start a server.
-    let greeted = Box::pin(serve_client_with_lifecycle(about_us(), way, manner));
+    let host = Host::new(about_us(elicitation), elicitation, Arc::clone(heard));
+    let greeted = Box::pin(serve_client_with_lifecycle(host, way, manner));
     match timeout(GREETS, greeted).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(unkind(&error)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_core::port::tool::Progress;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientConfig, ClientRequest, InputRequest, InputRequiredResult, JsonObject, ListToolsRequest,
+    ClientRequest, InputRequest, InputRequiredResult, JsonObject, ListToolsRequest,
     PaginatedRequestParams, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{PeerRequestOptions, RunningService};
@@ -20,11 +20,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::mcp::elicit::{self, Host};
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
-use crate::mcp::greet::{Manner, Who, failed, greet, on_the_way, who};
+use crate::mcp::greet::{Manner, Who, about_us, failed, greet, on_the_way, who};
 use crate::mcp::http::{self, HttpError};
 use crate::mcp::listing::{Listing, TOOLS_MAX};
+use crate::mcp::opening::Opening;
 use crate::mcp::spec::{ServerSpec, Way, is_server_name};
 use crate::mcp::stdio::Stdio;
 use crate::mcp::tap::{Heard, Hears, Tap};
@@ -70,7 +72,7 @@ pub(super) enum Lost {
 pub(super) struct Link {
     spec: ServerSpec,
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    service: Mutex<Option<RunningService<RoleClient, Host>>>,
     fate: Arc<Fate>,
     heard: Arc<Heard>,
     who: Who,
@@ -97,15 +99,17 @@ impl Link {
         let fate = Arc::new(Fate::new(spec.way.secrets()));
         let heard = Arc::new(Heard::default());
         let tap = (Arc::clone(&heard), Arc::clone(&fate));
+        let asks = (spec.elicitation, &heard);
         let greeted = match &spec.way {
             Way::Stdio { .. } => {
                 let way = Stdio::start(&spec.way, &fate);
                 let way = way.map_err(|why| failed(spec, &fate, &why))?;
-                greet(Tap::new(way, tap.0, tap.1), manner).await
+                let way = Opening::new(way, about_us(spec.elicitation));
+                greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
             Way::Http { url, headers } => {
                 let way = http::reach(url, headers).map_err(config)?;
-                greet(Tap::new(way, tap.0, tap.1), manner).await
+                greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
         };
         let service = greeted.map_err(|why| failed(spec, &fate, &why))?;
@@ -114,7 +118,7 @@ impl Link {
 
     fn over(
         spec: &ServerSpec,
-        service: RunningService<RoleClient, ClientConfig>,
+        service: RunningService<RoleClient, Host>,
         (heard, fate): (Arc<Heard>, Arc<Fate>),
     ) -> Self {
         let peer = service.peer().clone();
@@ -141,6 +145,15 @@ impl Link {
     /// Who it says it is.
     pub(super) const fn who(&self) -> &Who {
         &self.who
+    }
+
+    /// How it is best greeted the next time.
+    pub(super) fn manner(&self) -> Manner {
+        let info = self.peer.peer_info();
+        match info.is_some_and(|info| info.protocol_version.has_initialize()) {
+            true => Manner::Older,
+            false => Manner::Either,
+        }
     }
 
     /// Why it can't be used any more, if so.
@@ -228,7 +241,8 @@ impl Link {
                 });
             };
             params.request_state.clone_from(&more.request_state);
-            params.input_responses = declined(more)?.map(|said| said.into_iter().collect());
+            let answers = self.answers(more, progress)?;
+            params.input_responses = answers.map(|said| said.into_iter().collect());
             // It asks for nothing but patience.
             if params.input_responses.is_none() {
                 tokio::time::sleep(Duration::from_millis(100) * (1 << round.min(5))).await;
@@ -237,6 +251,30 @@ impl Link {
         Err(Lost::Refused(format!(
             "it asked for more {ROUNDS_MAX} times and never came to an end"
         )))
+    }
+
+    /// Our answers to what a server asks in the middle of a call: we have no folder
+    /// to show, and no model for it. None: it asked nothing.
+    fn answers(
+        &self,
+        more: InputRequiredResult,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Option<Vec<(String, Value)>>, Lost> {
+        let mut answers = Vec::new();
+        for (key, request) in more.input_requests.unwrap_or_default() {
+            let answer = if let InputRequest::Elicitation(asked) = request {
+                let answered = elicit::answer(self.spec.elicitation, &asked.params);
+                progress.report(None, &answered.words);
+                serde_json::to_value(answered.result()).unwrap_or_default()
+            } else if let InputRequest::ListRoots(_) = request {
+                json!({ "roots": [] })
+            } else {
+                let why = "it wants a model to answer something, which is not offered to servers";
+                return Err(Lost::Refused(why.to_owned()));
+            };
+            answers.push((key, answer));
+        }
+        Ok((!answers.is_empty()).then_some(answers))
     }
 
     async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Lost> {
@@ -370,22 +408,4 @@ async fn listen(peer: Peer<RoleClient>) {
     if let Ok(mut told) = peer.listen(wanted).await {
         while let Ok(Some(_)) = told.next().await {}
     }
-}
-
-/// Our answers to what a server asks in the middle of a call: we have nobody to
-/// ask, and no folder to show. None: it asked nothing.
-fn declined(more: InputRequiredResult) -> Result<Option<Vec<(String, Value)>>, Lost> {
-    let mut answers = Vec::new();
-    for (key, request) in more.input_requests.unwrap_or_default() {
-        let answer = if let InputRequest::Elicitation(_) = request {
-            json!({ "action": "decline" })
-        } else if let InputRequest::ListRoots(_) = request {
-            json!({ "roots": [] })
-        } else {
-            let why = "it wants a model to answer something, which is not offered to servers";
-            return Err(Lost::Refused(why.to_owned()));
-        };
-        answers.push((key, answer));
-    }
-    Ok((!answers.is_empty()).then_some(answers))
 }

@@ -233,7 +233,7 @@ const REFS_DEEP_MAX: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::spec::Way;
+    use crate::mcp::spec::{Elicitation, Way};
     use serde_json::json;
     use std::collections::BTreeMap;
 
@@ -246,6 +246,7 @@ mod tests {
             },
             per_run,
             timeout: ServerSpec::TIMEOUT,
+            elicitation: Elicitation::Decline,
         }
     }
 

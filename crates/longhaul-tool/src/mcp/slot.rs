@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use crate::mcp::error::McpError;
-use crate::mcp::greet::Manner;
+use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Listing;
 use crate::mcp::spec::ServerSpec;
@@ -40,6 +40,7 @@ type Asked = BoxFuture<'static, Listed>;
 /// A place for one connection.
 pub(super) struct Slot {
     spec: Arc<ServerSpec>,
+    known: Known,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// The question that is under way; it ends when nobody waits for it.
@@ -56,8 +57,6 @@ struct State {
     not_before: Option<Timestamp>,
     /// Why it failed last.
     last: Option<McpError>,
-    /// How it was greeted when that went well.
-    manner: Option<Manner>,
 }
 
 impl std::fmt::Debug for Slot {
@@ -67,9 +66,10 @@ impl std::fmt::Debug for Slot {
 }
 
 impl Slot {
-    pub(super) fn new(spec: Arc<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(spec: Arc<ServerSpec>, known: Known, clock: Arc<dyn Clock>) -> Self {
         Self {
             spec,
+            known,
             clock,
             state: Mutex::default(),
             asked: std::sync::Mutex::default(),
@@ -171,15 +171,14 @@ impl Slot {
                 0 => Manner::Either,
                 _ => Manner::Older,
             };
-            let known = state.manner;
-            let manner = known.unwrap_or(guess);
-            match Link::start(&self.spec, manner).await {
+            let manner = self.known.manner().unwrap_or(guess);
+            let started = Link::start(&self.spec, manner).await;
+            self.known.learn(started.as_ref().ok().map(Link::manner));
+            match started {
                 Ok(link) => {
                     let link = Arc::new(link);
-                    let manner = Some(manner);
                     *state = State {
                         link: Some(Arc::clone(&link)),
-                        manner,
                         ..State::default()
                     };
                     return Ok(link);
@@ -253,6 +252,7 @@ fn keeps(error: McpError, times: u32) -> McpError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::spec::Elicitation;
 
     /// Never hurries: what it is asked to wait for does not come.
     #[derive(Debug)]
@@ -281,8 +281,9 @@ mod tests {
             },
             per_run: false,
             timeout: ServerSpec::TIMEOUT,
+            elicitation: Elicitation::Decline,
         };
-        let slot = Slot::new(Arc::new(spec), Arc::new(Still));
+        let slot = Slot::new(Arc::new(spec), Known::default(), Arc::new(Still));
         let late = slot.within(Duration::from_millis(20)).await.unwrap_err();
         assert!(
             late.to_string().contains("not ready within 0.02 s"),

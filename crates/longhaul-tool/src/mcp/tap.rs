@@ -49,6 +49,17 @@ impl Heard {
         use_it(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Tells all who wait for a call something that no percent belongs to.
+    pub(super) fn tell(&self, words: &str) {
+        let all = self.with(|calls| {
+            let hears = calls.values().map(|(_, hears)| hears.clone());
+            hears.collect::<Vec<_>>()
+        });
+        for Hears(listener) in all {
+            listener.report(None, words);
+        }
+    }
+
     fn forget(&self, id: &RequestId) {
         self.with(|calls| calls.remove(id));
     }

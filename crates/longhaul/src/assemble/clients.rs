@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::port::tool::Stay;
-use longhaul_core::port::tool::Tool;
+use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
 use longhaul_tool::mcp::{Checked, ServerSpec, Servers, Way};
 
@@ -47,6 +46,7 @@ fn spec(server: &Server, filled: Filled) -> ServerSpec {
         },
         per_run: server.per_run,
         timeout: server.timeout,
+        elicitation: server.elicitation,
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::Stay;
-use longhaul_core::port::tool::Tool;
+use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Millis;
 
 /// Who speaks with servers, each by its name.

@@ -7,8 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::port::tool::Stay;
-use longhaul_core::port::tool::Tool;
+use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;

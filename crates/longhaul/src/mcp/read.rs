@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::time::Millis;
+use longhaul_tool::mcp::Elicitation;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -25,7 +26,17 @@ const NAME_MAX: usize = 64;
 
 /// What may be said of a server.
 const KEYS: &[&str] = &[
-    "type", "command", "args", "env", "cwd", "url", "headers", "perRun", "timeout", "disabled",
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "perRun",
+    "timeout",
+    "disabled",
+    "elicitation",
 ];
 
 /// What was read.
@@ -179,6 +190,7 @@ impl<'a> Sheet<'a> {
             },
             per_run: self.flag(&fields, "perRun"),
             timeout: self.timeout(&fields).unwrap_or(TIMEOUT),
+            elicitation: self.elicitation(&fields),
             disabled: self.flag(&fields, "disabled"),
             problems: Vec::new(),
         }
@@ -346,6 +358,22 @@ impl<'a> Sheet<'a> {
             self.misfit("timeout", value, &right);
         }
         read
+    }
+
+    fn elicitation(&mut self, fields: &BTreeMap<String, &RawValue>) -> Elicitation {
+        let Some(value) = fields.get("elicitation") else {
+            return Elicitation::Decline;
+        };
+        let said = self.read::<String>("elicitation", value, "\"decline\" or \"defaults\"");
+        match said.as_deref() {
+            Some("defaults") => Elicitation::Defaults,
+            Some("decline") | None => Elicitation::Decline,
+            Some(other) => {
+                let said = like::unknown("elicitation", other, &["decline", "defaults"]);
+                self.problem(place(self.text, value), &said);
+                Elicitation::Decline
+            }
+        }
     }
 
     fn read<T: for<'de> Deserialize<'de>>(

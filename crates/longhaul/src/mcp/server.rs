@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use longhaul_core::time::Millis;
+use longhaul_tool::mcp::Elicitation;
 
 use crate::mcp::expand::variables;
 use crate::written::Place;
@@ -27,6 +28,8 @@ pub struct Server {
     pub per_run: bool,
     /// So long it may take for one answer.
     pub timeout: Millis,
+    /// What it is answered when it asks something in the middle of a call.
+    pub elicitation: Elicitation,
     /// It is written down, and not to be used.
     pub disabled: bool,
     /// Why it can't be used.

@@ -8,6 +8,7 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::filled::Filled;
 use longhaul::mcp::server::Way;
 use longhaul_core::time::Millis;
+use longhaul_tool::mcp::Elicitation;
 use tempfile::TempDir;
 
 fn read(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
@@ -35,7 +36,8 @@ const GOOD: &str = r#"{
       "args": ["-y", "@scope/server-github"],
       "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": 3, "DEBUG": false },
       "perRun": true,
-      "timeout": "90s"
+      "timeout": "90s",
+      "elicitation": "defaults"
     },
     "docs": { "type": "http", "url": "https://docs.example/mcp?key=${KEY:-none}", "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeout": 1500 },
     "other": { "type": "streamable-http", "url": "${BASE}/mcp", "disabled": true, "alwaysAllow": ["x"] },
@@ -55,13 +57,15 @@ fn what_others_write_is_taken() {
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with(".mcp.json:11:"), "{notes:?}");
+    assert!(notes[0].starts_with(".mcp.json:12:"), "{notes:?}");
     assert!(notes[0].contains("unknown key `alwaysAllow`"), "{notes:?}");
     let [github, docs, other, own] = &file.servers[..] else {
         panic!("four")
     };
     assert!(github.per_run && !docs.per_run && other.disabled && !own.disabled);
     assert_eq!(github.timeout, Millis::from_secs(90));
+    assert_eq!(github.elicitation, Elicitation::Defaults);
+    assert_eq!(docs.elicitation, Elicitation::Decline);
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
@@ -197,6 +201,14 @@ fn a_broken_server_says_where_and_leaves_the_others_alone() {
         ),
         (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
+        (
+            r#"{"command": "x", "elicitation": true}"#,
+            "`elicitation` is true or false, write \"decline\" or \"defaults\"",
+        ),
+        (
+            r#"{"command": "x", "elicitation": "default"}"#,
+            "unknown elicitation `default`, did you mean `defaults`?",
+        ),
         (
             r#"{"command": "x", "timeout": "soon"}"#,
             "`timeout` is text",

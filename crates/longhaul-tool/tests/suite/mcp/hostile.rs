@@ -6,12 +6,14 @@ use std::sync::Arc;
 use longhaul_core::id::RunId;
 use longhaul_core::port::tool::Stay;
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::{McpError, Servers};
+use longhaul_tool::mcp::{Elicitation, McpError, ServerSpec, Servers};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpListener;
 
-use super::kit::{Hasty, RUN, alone, around, call, hostile, lines, python, soon, tool, with_env};
+use super::kit::{
+    Hasty, RUN, alone, around, call, hostile, lines, python, soon, text, tool, with_env,
+};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -56,6 +58,49 @@ async fn one_that_ends_at_the_newer_greeting_is_greeted_in_the_older_manner() {
     assert_eq!(checked.name, "hostile ");
     let said = call(&servers, "hello", json!({})).await;
     assert!(said.unwrap().starts_with("hello from "));
+}
+
+#[tokio::test]
+async fn one_that_passes_over_the_newer_greeting_is_asked_that_once() {
+    let place = folder();
+    let (servers, _) = alone(hostile("deaf", place.path()));
+    let checked = soon(servers.check("deaf")).await.unwrap();
+    assert_eq!(checked.protocol, "2025-11-25");
+    assert_eq!(lines(place.path(), "passed_over"), 1);
+    // Whoever starts it now knows.
+    call(&servers, "hello", json!({})).await.unwrap();
+    call(&servers, "die", json!({})).await.unwrap_err();
+    call(&servers, "hello", json!({})).await.unwrap();
+    assert_eq!(lines(place.path(), "started"), 3);
+    assert_eq!(lines(place.path(), "passed_over"), 1);
+}
+
+#[tokio::test]
+async fn what_is_asked_in_a_call_has_the_servers_own_defaults_where_its_spec_says_so() {
+    for (elicitation, answer, words) in [
+        (
+            Elicitation::Defaults,
+            json!({ "action": "accept", "content": { "name": "Ada" } }),
+            "it asked \"who?\" and has its own defaults: {\"name\":\"Ada\"}",
+        ),
+        (
+            Elicitation::Decline,
+            json!({ "action": "decline" }),
+            "it asked \"who?\" and was declined: nothing is answered to this server",
+        ),
+    ] {
+        let place = folder();
+        let (servers, _) = alone(ServerSpec {
+            elicitation,
+            ..hostile("any", place.path())
+        });
+        let asks = tool(&servers, "asks_with_defaults").await;
+        let (around, mut told) = around();
+        let said = soon(asks.call(json!({}), &around)).await.unwrap();
+        let said: serde_json::Value = serde_json::from_str(&text(&said)).unwrap();
+        assert_eq!(said["e"], answer);
+        assert_eq!(told.try_recv(), Ok((None, words.to_owned())));
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Progress, Stay, Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_tool::mcp::{ServerSpec, Servers, Way};
+use longhaul_tool::mcp::{Elicitation, ServerSpec, Servers, Way};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -108,6 +108,7 @@ pub(super) fn stdio(name: &str, command: &Path, args: &[&str]) -> ServerSpec {
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
+        elicitation: Elicitation::Decline,
     }
 }
 
@@ -122,6 +123,7 @@ pub(super) fn at(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec 
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
+        elicitation: Elicitation::Decline,
     }
 }
 
