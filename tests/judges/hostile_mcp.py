@@ -2,8 +2,8 @@
 
     python hostile_mcp.py MODE [FOLDER]
 
-It speaks the older revision of the protocol over its input and output, by hand:
-an SDK would not let it lie. FOLDER is where it remembers what it did before.
+It speaks the older revision of the protocol over its input and output, or the newer
+one where its mode says so, by hand: an SDK would not let it lie. FOLDER is where it remembers what it did before.
 """
 
 import json
@@ -14,6 +14,7 @@ import sys
 
 MODE = sys.argv[1]
 FOLDER = sys.argv[2] if len(sys.argv) > 2 else "."
+NEWER = MODE in ("newer", "late")
 OBJECT = {"type": "object"}
 ANSWERS = {}
 CANCELLED = []
@@ -32,6 +33,8 @@ def send(message):
 
 def say(ident, text, **more):
     content = [{"type": "text", "text": text}]
+    if NEWER:
+        more["resultType"] = "complete"
     send({"id": ident, "result": {"content": content, **more}})
 
 
@@ -183,7 +186,16 @@ def asks_with_defaults(call):
     ASKED.update(call=call["id"], said={}, alone=True)
     fields = {"name": {"type": "string", "default": "Ada"}, "age": {"type": "integer"}}
     form = {"type": "object", "properties": fields, "required": ["name"]}
-    send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": form}})
+    question = {"method": "elicitation/create", "params": {"message": "who?", "requestedSchema": form}}
+    answered = call["params"].get("inputResponses")
+    if not NEWER:
+        send({"id": "e", **question})
+    elif answered:
+        say(call["id"], json.dumps(answered))
+    else:
+        question["params"]["mode"] = "form"
+        wants = {"resultType": "input_required", "inputRequests": {"e": question}}
+        send({"id": call["id"], "result": wants})
 
 
 @tool()
@@ -257,6 +269,11 @@ def heard(message):
     method = message.get("method")
     if method is None:
         told(message)
+    elif method == "server/discover" and NEWER:
+        known = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        send({"id": message["id"], "result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **known}})
+    elif method == "initialize" and NEWER:
+        send({"id": message["id"], "error": {"code": -32601, "message": "not any more"}})
     elif method == "initialize":
         info = {"name": "hostile\x07", "title": "A hostile one", "version": "0"}
         able = {"tools": {"listChanged": True}}
@@ -268,7 +285,10 @@ def heard(message):
             os._exit(5)
         if MODE == "mute_first" and count("listed") == 1:
             return
-        send({"id": message["id"], "result": listed(message.get("params") or {})})
+        page = listed(message.get("params") or {})
+        if NEWER:
+            page = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **page}
+        send({"id": message["id"], "result": page})
     elif method == "tools/call":
         ANSWERS[message["params"]["name"]](message)
     elif method == "notifications/cancelled":
@@ -283,6 +303,12 @@ def main():
     if MODE == "dies_at_start":
         sys.stderr.write("the key %s is none\n" % os.environ.get("API_KEY", "?"))
         sys.exit(3)
+    if MODE == "late":
+        # It starts so slowly that two greetings wait for it.
+        waiting = [json.loads(sys.stdin.buffer.readline()) for _ in range(2)]
+        note("waited", ", ".join(message["method"] for message in waiting))
+        for message in waiting:
+            heard(message)
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if MODE == "touchy" and message.get("method") == "server/discover":

@@ -14,7 +14,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// What these bytes are; none: no PNG, JPEG, GIF or WebP.
+    /// What these bytes are; none: no PNG, JPEG, GIF or WebP, or one whose end is
+    /// missing, as of a file that somebody is still writing.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let (media_type, (width, height)) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             ("image/png", png(bytes)?)
@@ -27,13 +28,27 @@ impl Picture {
         } else {
             return None;
         };
-        Some(Self {
+        is_whole(bytes, media_type).then_some(Self {
             media_type,
             width,
             height,
         })
     }
 }
+
+/// Whether a picture has its end. Some programs write a little behind it.
+fn is_whole(bytes: &[u8], media_type: &str) -> bool {
+    let tail = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+    match media_type {
+        "image/png" => tail.windows(4).any(|mark| mark == b"IEND"),
+        "image/jpeg" => tail.windows(2).any(|mark| mark == b"\xff\xd9"),
+        "image/gif" => tail.iter().rfind(|byte| **byte != 0) == Some(&b';'),
+        _ => little(bytes, 4, 4).is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
+    }
+}
+
+/// So far from the last byte the end of a picture may be.
+const TAIL_BYTES: usize = 64 * 1024;
 
 /// A number whose last byte comes first.
 fn little(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
@@ -102,39 +117,40 @@ mod tests {
         let seen = Picture::of(bytes);
         let seen = seen.map(|seen| (seen.media_type, seen.width, seen.height));
         assert_eq!(seen, expect, "{bytes:02x?}");
-        // A picture that is cut off anywhere is none, or is the same.
+        // A picture that is cut off anywhere is none.
         for end in 0..bytes.len() {
-            let seen = Picture::of(&bytes[..end]);
-            let seen = seen.map(|seen| (seen.media_type, seen.width, seen.height));
-            assert!(seen.is_none() || seen == expect, "{end}: {bytes:02x?}");
+            assert_eq!(Picture::of(&bytes[..end]), None, "{end}: {bytes:02x?}");
         }
     }
 
     #[test]
     fn kinds_and_sizes_are_read_from_the_bytes() {
         check(
-            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x01\x02\0\0\0\x03",
+            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x01\x02\0\0\0\x03\0\0\0\0IEND",
             Some(("image/png", 258, 3)),
         );
-        check(b"\x89PNG\r\n\x1a\n\0\0\0\x0dTEXT\0\0\0\x01\0\0\0\x01", None);
-        check(b"GIF89a\x02\x01\x03\0", Some(("image/gif", 258, 3)));
-        check(b"GIF88a\x02\x01\x03\0", None);
         check(
-            b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\0\x03\x01\x02",
+            b"\x89PNG\r\n\x1a\n\0\0\0\x0dTEXT\0\0\0\x01\0\0\0\x01IEND",
+            None,
+        );
+        check(b"GIF89a\x02\x01\x03\0;", Some(("image/gif", 258, 3)));
+        check(b"GIF88a\x02\x01\x03\0;", None);
+        check(
+            b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\0\x03\x01\x02\xff\xd9",
             Some(("image/jpeg", 258, 3)),
         );
-        check(b"\xff\xd8\xff\xe0\0\x04ab\xff\xda\0\x02", None);
+        check(b"\xff\xd8\xff\xe0\0\x04ab\xff\xda\0\x02\xff\xd9", None);
         check(b"\xff\xd8\xff\xe0\0\0\0\0", None);
         check(
-            b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x01\x01\0\x02\0\0",
+            b"RIFF\x16\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x01\x01\0\x02\0\0",
             Some(("image/webp", 258, 3)),
         );
         check(
-            b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f\x01\x81\0\0",
+            b"RIFF\x11\0\0\0WEBPVP8L\0\0\0\0\x2f\x01\x81\0\0",
             Some(("image/webp", 258, 3)),
         );
         check(
-            b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x02\x01\x03\0",
+            b"RIFF\x16\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x02\x01\x03\0",
             Some(("image/webp", 258, 3)),
         );
         check(b"RIFF\0\0\0\0WAVEfmt ", None);

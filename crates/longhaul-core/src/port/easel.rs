@@ -73,8 +73,8 @@ impl fmt::Debug for Easel {
 /// Why a picture is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPicture {
-    /// It is something else, or one of a kind that nobody looks at.
-    #[error("it is no PNG, JPEG, GIF or WebP")]
+    /// It is something else, one of a kind that nobody looks at, or cut off.
+    #[error("it is no whole PNG, JPEG, GIF or WebP")]
     Kind,
     /// It is drawn too large, or as nothing.
     #[error(
@@ -108,7 +108,8 @@ mod tests {
         let mut bytes = b"GIF89a".to_vec();
         bytes.extend_from_slice(&side.to_le_bytes());
         bytes.extend_from_slice(&side.to_le_bytes());
-        bytes.resize(length.max(bytes.len()), 0);
+        bytes.resize(length - 1, 0);
+        bytes.push(b';');
         bytes
     }
 

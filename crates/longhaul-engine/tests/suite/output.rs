@@ -118,7 +118,7 @@ async fn what_a_look_finds_is_bounded_too() {
 }
 
 /// A picture of 1 x 1, as far as anybody looks.
-const GIF: &[u8] = b"GIF89a\x01\0\x01\0\0\0\0";
+const GIF: &[u8] = b"GIF89a\x01\0\x01\0\0\0\0;";
 
 /// A tool that shows one picture, names another that it never put up, and puts up a
 /// third that it does not name.
@@ -126,7 +126,7 @@ fn showing() -> Hand {
     Hand::new("act", Pure, &Deeds::default()).doing(|_, around| {
         async move {
             let shown = around.pictures.put_up(GIF.to_vec()).unwrap();
-            let unsaid = [GIF, b"unsaid"].concat();
+            let unsaid = [GIF, b"unsaid;"].concat();
             around.pictures.put_up(unsaid).unwrap();
             let never = ImageRef {
                 blob: BlobRef::to(b"never"),
@@ -163,7 +163,7 @@ async fn a_picture_is_kept_with_the_result_that_shows_it() {
     let hash = |bytes: &[u8]| BlobRef::to(bytes).hash;
     let kept = house.store.blob(hash(GIF)).await.unwrap();
     assert_eq!(kept.as_deref(), Some(GIF));
-    let unsaid = house.store.blob(hash(&[GIF, b"unsaid"].concat())).await;
+    let unsaid = house.store.blob(hash(&[GIF, b"unsaid;"].concat())).await;
     assert_eq!(unsaid.unwrap(), None);
     house.ended(run).await;
     let asked = house.actor.asked();

@@ -270,24 +270,24 @@ mod tests {
         // A picture of 1 x 1, with and without its padding, and one that is called
         // otherwise than it is.
         for (data, media) in [
-            ("R0lGODlhAQABAAAAAA==", "image/gif"),
-            ("R0lGODlhAQABAAAAAA", "image/gif"),
-            ("R0lGODlhAQABAAAAAA==", "image/png"),
+            ("R0lGODlhAQABAAAAADs=", "image/gif"),
+            ("R0lGODlhAQABAAAAADs", "image/gif"),
+            ("R0lGODlhAQABAAAAADs=", "image/png"),
         ] {
             let content = [text.clone(), image(data, media), text.clone()];
             check(json!({ "content": content }), "a|<image/gif>|a");
         }
         check(
             json!({ "content": [image("AAAA", "image/png")] }),
-            "(image of type image/png, 3 bytes, not shown: it is no PNG, JPEG, GIF or WebP)",
+            "(image of type image/png, 3 bytes, not shown: it is no whole PNG, JPEG, GIF or WebP)",
         );
         check(
             json!({ "content": [image("no letters of the kind", "")] }),
-            "(image of type no named type, 16 bytes, not shown: it is no PNG, JPEG, GIF or WebP)",
+            "(image of type no named type, 16 bytes, not shown: it is no whole PNG, JPEG, GIF or WebP)",
         );
         check(
-            json!({ "content": [image("R0lGODlhAQABAAAAAA==", "image/gif")], "isError": true }),
-            "failed: (image of type image/gif, 13 bytes, not shown)",
+            json!({ "content": [image("R0lGODlhAQABAAAAADs=", "image/gif")], "isError": true }),
+            "failed: (image of type image/gif, 14 bytes, not shown)",
         );
         check(
             json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
@@ -299,7 +299,7 @@ mod tests {
             "(image of type image/png, 3750006 bytes, not shown: it has 3750006 bytes, and at \
              most 3750000 are shown)",
         );
-        let many = vec![image("R0lGODlhAQABAAAAAA==", "image/gif"); Easel::PICTURES_MAX + 1];
+        let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); Easel::PICTURES_MAX + 1];
         let easel = Easel::default();
         let output = read(&json!({ "content": many }), &easel).unwrap();
         assert_eq!(easel.take().len(), Easel::PICTURES_MAX);

@@ -37,10 +37,10 @@ async fn a_file_is_read_by_lines() {
 #[tokio::test]
 async fn a_picture_is_shown_as_one_and_what_only_begins_like_one_is_not() {
     let world = World::new();
-    let gif = b"GIF89a\x03\0\x02\0\0\0\0";
+    let gif = b"GIF89a\x03\0\x02\0\0\0\0;";
     world.put("a.gif", gif);
     world.put("named.txt", "GIF89a is how they begin");
-    world.put("large.gif", b"GIF89a\xff\xff\x02\0\0\0\0");
+    world.put("large.gif", b"GIF89a\xff\xff\x02\0\0\0\0;");
     world.put("cut.png", b"\x89PNG\r\n\x1a\n\0");
     let around = around();
     let input = json!({ "path": "a.gif" });
@@ -48,7 +48,7 @@ async fn a_picture_is_shown_as_one_and_what_only_begins_like_one_is_not() {
     let [Part::Text(words), Part::Image(image)] = &output.content[..] else {
         panic!("{output:?}");
     };
-    assert_eq!(&**words, "[A picture: image/gif, 3 x 2, 13 bytes.]");
+    assert_eq!(&**words, "[A picture: image/gif, 3 x 2, 14 bytes.]");
     assert_eq!(image.media_type, "image/gif");
     let put_up = around.pictures.take();
     assert_eq!(&*put_up[0].content, gif);

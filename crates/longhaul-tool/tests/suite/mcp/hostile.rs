@@ -76,8 +76,20 @@ async fn one_that_passes_over_the_newer_greeting_is_asked_that_once() {
 }
 
 #[tokio::test]
+async fn one_that_starts_slowly_is_not_mistaken_for_an_older_one() {
+    let place = folder();
+    let (servers, _) = alone(hostile("late", place.path()));
+    let checked = soon(servers.check("late")).await.unwrap();
+    assert_eq!(checked.protocol, "2026-07-28");
+    let waited = std::fs::read_to_string(place.path().join("waited")).unwrap();
+    assert_eq!(waited, "server/discover, initialize\n");
+    let said = call(&servers, "hello", json!({})).await.unwrap();
+    assert!(said.starts_with("hello from "), "{said}");
+}
+
+#[tokio::test]
 async fn what_is_asked_in_a_call_has_the_servers_own_defaults_where_its_spec_says_so() {
-    for (elicitation, answer, words) in [
+    for (mode, (elicitation, answer, words)) in [
         (
             Elicitation::Defaults,
             json!({ "action": "accept", "content": { "name": "Ada" } }),
@@ -88,18 +100,21 @@ async fn what_is_asked_in_a_call_has_the_servers_own_defaults_where_its_spec_say
             json!({ "action": "decline" }),
             "it asked \"who?\" and was declined: nothing is answered to this server",
         ),
-    ] {
+    ]
+    .iter()
+    .flat_map(|row| [("any", row), ("newer", row)])
+    {
         let place = folder();
         let (servers, _) = alone(ServerSpec {
-            elicitation,
-            ..hostile("any", place.path())
+            elicitation: *elicitation,
+            ..hostile(mode, place.path())
         });
         let asks = tool(&servers, "asks_with_defaults").await;
         let (around, mut told) = around();
         let said = soon(asks.call(json!({}), &around)).await.unwrap();
         let said: serde_json::Value = serde_json::from_str(&text(&said)).unwrap();
-        assert_eq!(said["e"], answer);
-        assert_eq!(told.try_recv(), Ok((None, words.to_owned())));
+        assert_eq!(said["e"], *answer, "{mode}");
+        assert_eq!(told.try_recv(), Ok((None, (*words).to_owned())), "{mode}");
     }
 }
 
