@@ -13,7 +13,9 @@ use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::port::tool::{Stay, Tool, ToolContext};
 use longhaul_core::time::{Clock, Timestamp};
-use longhaul_tool::mcp::{Elicitation, ServerSpec, Servers, Way};
+use longhaul_tool::mcp::{
+    Door, Elicitation, Login, McpError, OAuth, ServerSpec, Servers, Visit, Way,
+};
 use serde_json::{Value, json};
 
 /// Time that stands, and waits that are waited.
@@ -31,43 +33,118 @@ impl Clock for Waits {
     }
 }
 
+/// So often is logged in: whoever is refused after that is refused.
+const LOGINS_MAX: usize = 3;
+
+/// The document that says who we are, as the suite expects it.
+const ABOUT_US: &str = "https://conformance-test.local/client-metadata.json";
+
+const RUN: Stay = Stay {
+    run: RunId::from_bits(1),
+    epoch: Epoch(1),
+};
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let run = RunId::from_bits(1);
+    let Ok(folder) = tempfile::tempdir() else {
+        return ExitCode::FAILURE;
+    };
+    let clock = Arc::new(Waits);
     let spec = ServerSpec {
         name: "judge".into(),
         way: Way::Http {
             url: std::env::args().next_back().unwrap_or_default(),
             headers: BTreeMap::new(),
+            login: Some(Login::new(
+                folder.path().join("logins"),
+                known_as(),
+                clock.clone(),
+            )),
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
         elicitation: Elicitation::Defaults,
     };
-    let servers = Servers::new(vec![spec], Arc::new(Waits));
-    let Ok(tools) = servers
-        .tools(
-            "judge",
-            None,
-            Stay {
-                run,
-                epoch: Epoch(1),
-            },
-        )
-        .await
-    else {
-        return ExitCode::FAILURE;
+    let servers = Servers::new(vec![spec], clock);
+    let mut logins = 0;
+    let ended = loop {
+        match used(&servers).await {
+            Ok(()) => break ExitCode::SUCCESS,
+            Err(wants_login) if wants_login && logins < LOGINS_MAX => {}
+            Err(_) => break ExitCode::FAILURE,
+        }
+        logins += 1;
+        if let Err(why) = logged_in(&servers).await {
+            told(&why);
+            break ExitCode::FAILURE;
+        }
     };
-    let around = ToolContext::new(run, CallId { turn: 1, index: 1 }, Epoch(1));
-    // What comes of a call is the suite's to judge, which sees both sides of it.
-    join_all(
-        wanted(&tools)
-            .iter()
-            .map(|(tool, input)| tool.call(input.clone(), &around)),
-    )
-    .await;
     servers.close().await;
-    ExitCode::SUCCESS
+    ended
+}
+
+/// Lists what the server has and calls all of it. The error says whether somebody
+/// has to log in first.
+async fn used(servers: &Servers) -> Result<(), bool> {
+    let tools = servers.tools("judge", None, RUN).await;
+    let tools = tools.map_err(|why| {
+        told(&why.to_string());
+        matches!(why, McpError::Login { .. })
+    })?;
+    let around = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
+    // What else comes of a call is the suite's to judge, which sees both sides of it.
+    let wanted = wanted(&tools);
+    let calls = wanted
+        .iter()
+        .map(|(tool, input)| tool.call(input.clone(), &around));
+    let refused = join_all(calls).await.into_iter().filter_map(Result::err);
+    let mut refused = refused.map(|failure| failure.0);
+    match refused.any(|why| why.contains("longhaul mcp login")) {
+        true => Err(true),
+        false => Ok(()),
+    }
+}
+
+/// Who the suite says we are.
+fn known_as() -> OAuth {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let said = |key: &str| context[key].as_str().map(str::to_owned);
+    OAuth {
+        client_id: said("client_id"),
+        client_secret: said("client_secret"),
+        client_metadata_url: Some(ABOUT_US.to_owned()),
+        ..OAuth::default()
+    }
+}
+
+/// Logs in as a person with a browser would.
+async fn logged_in(servers: &Servers) -> Result<(), String> {
+    let door = Door::open(None).await.map_err(|why| why.to_string())?;
+    let visit = Visit {
+        redirect: door.address(),
+        ..Visit::default()
+    };
+    let began = servers.login("judge", &visit).await;
+    let began = began.map_err(|why| why.to_string())?;
+    let (led_to, browsed) = tokio::join!(door.wait(began.state()), browse(began.address()));
+    browsed?;
+    let led_to = led_to.map_err(|why| why.to_string())?;
+    let login = began.finish(&led_to).await;
+    login.map(|_| ()).map_err(|why| why.to_string())
+}
+
+/// A browser in which everything is agreed to: it goes where it is sent.
+async fn browse(address: &str) -> Result<(), String> {
+    let browser = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    let browser = browser.build().map_err(|why| why.to_string())?;
+    let page = browser.get(address).send().await;
+    page.map(|_| ()).map_err(|why| why.to_string())
+}
+
+#[expect(clippy::print_stderr, reason = "the suite shows what its client says")]
+fn told(words: &str) {
+    eprintln!("{words}");
 }
 
 /// The calls that the suite wants made; where it says nothing, one of each tool.

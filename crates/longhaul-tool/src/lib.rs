@@ -18,6 +18,7 @@ mod place;
 mod shell;
 mod skill;
 mod spelling;
+mod tls;
 pub mod typed;
 mod vault;
 pub mod witness;

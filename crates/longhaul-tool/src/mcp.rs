@@ -8,6 +8,7 @@
 //! Never: believes a server. Its words are bounded, its schemas are judged, and
 //! what it breaks is its own tools and nobody else's.
 
+mod auth;
 mod elicit;
 mod error;
 mod fate;
@@ -31,12 +32,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::join_all;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::{Clock, Millis};
+use reqwest::Url;
 
+use crate::mcp::auth::flow::{self, At};
+use crate::mcp::auth::keeper::Keeper;
 use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::Link;
 use crate::mcp::slot::Slot;
 use crate::mcp::tool::McpTool;
 
+pub use crate::mcp::auth::book::BookError;
+pub use crate::mcp::auth::door::Door;
+pub use crate::mcp::auth::error::LoginError;
+pub use crate::mcp::auth::flow::{Began, Visit};
+pub use crate::mcp::auth::keeper::Standing;
+pub use crate::mcp::auth::means::{Login, OAuth};
+pub use crate::mcp::auth::tokens::without_tokens;
 pub use crate::mcp::error::McpError;
 pub use crate::mcp::listing::Offered;
 pub use crate::mcp::spec::{Elicitation, ServerSpec, Way};
@@ -178,6 +189,47 @@ impl Servers {
             notes: listing.notes.clone(),
             took: Millis(took),
         })
+    }
+
+    /// Begins a login at a server: whoever has a browser opens its address.
+    pub async fn login(&self, server: &str, visit: &Visit) -> Result<Began, LoginError> {
+        let (url, login) = self.desk(server)?;
+        let (url, login) = (&url, &login);
+        flow::begin(At { server, url, login }, visit).await
+    }
+
+    /// How the login at a server stands; none: nobody has logged in.
+    pub fn standing(&self, server: &str) -> Result<Option<Standing>, LoginError> {
+        Ok(self.keeper(server)?.standing()?)
+    }
+
+    /// Forgets the login at a server; says whether there was one.
+    pub async fn logout(&self, server: &str) -> Result<bool, LoginError> {
+        Ok(self.keeper(server)?.forget().await?)
+    }
+
+    fn keeper(&self, server: &str) -> Result<Keeper, LoginError> {
+        let (url, login) = self.desk(server)?;
+        Ok(Keeper::new(server, &url, &login))
+    }
+
+    /// Where one logs in at a server.
+    fn desk(&self, server: &str) -> Result<(Url, Login), LoginError> {
+        let spec = &self.find(server)?.spec;
+        let none = |why: &str| LoginError::None {
+            server: server.to_owned(),
+            why: why.to_owned(),
+        };
+        let Way::Http { url, .. } = &spec.way else {
+            return Err(none("it is started here, and reads its keys from `env`"));
+        };
+        let Some(login) = spec.way.login() else {
+            return Err(none(
+                "it is sent the Authorization header of .mcp.json, or there is no place to keep one",
+            ));
+        };
+        let url = url.parse().map_err(|_| none("its address is no URL"))?;
+        Ok((url, login.clone()))
     }
 
     /// A run has let go of everything: what was started for it alone is closed.

@@ -4,14 +4,14 @@
 //! asked for, longer than was said, or a redirect that was not checked like the
 //! first address.
 
-mod address;
+pub(crate) mod address;
 mod door;
 pub(crate) mod hop;
 mod names;
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use crate::outbound::address::{Kind, kind};
 use crate::outbound::door::Pass;
 use crate::outbound::hop::{Hop, address, forbidden, said};
 use crate::outbound::names::{Error, Sieve, System};
+use crate::tls::with_provider;
 
 pub use crate::outbound::door::{BadDoor, Doors};
 pub use crate::outbound::names::Names;
@@ -80,11 +81,7 @@ impl Guarded {
         clock: Arc<dyn Clock>,
         names: Arc<dyn Names>,
     ) -> Result<Self, OutboundError> {
-        static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| {
-            // An error says that there is one already, which is as good.
-            _ = rustls::crypto::ring::default_provider().install_default();
-        });
+        with_provider();
         let made = |private| {
             let names = Arc::clone(&names);
             builder(Sieve { names, private })

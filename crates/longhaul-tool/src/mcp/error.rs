@@ -49,6 +49,14 @@ pub enum McpError {
         /// What helps.
         helps: String,
     },
+    /// Somebody has to log in there first.
+    #[error("The MCP server `{server}` does not let us in: {why}.")]
+    Login {
+        /// Which server.
+        server: String,
+        /// What it wants, and which command helps.
+        why: String,
+    },
     /// It was tried several times in a row.
     #[error(
         "The MCP server `{server}` failed {times} times in a row and is left alone for a while: {why}. {helps}"

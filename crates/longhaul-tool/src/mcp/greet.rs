@@ -16,6 +16,7 @@ use rmcp::transport::Transport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
+use crate::mcp::auth::keeper::command;
 use crate::mcp::elicit::Host;
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
@@ -155,6 +156,10 @@ pub(super) fn failed(spec: &ServerSpec, fate: &Fate, why: &str) -> McpError {
         Some(end) => end.why,
         None => fate.with_last_words(why),
     };
+    let server = spec.name.clone();
+    if spec.way.login().is_some() && why.contains(&command(&spec.name)) {
+        return McpError::Login { server, why };
+    }
     let helps = match &spec.way {
         Way::Stdio { .. } => {
             "Run its command in a terminal to see what it says; of our environment it sees only \
@@ -166,9 +171,5 @@ pub(super) fn failed(spec: &ServerSpec, fate: &Fate, why: &str) -> McpError {
         }
         Way::Http { url, .. } => format!("Is it running at {}?", shown(url)),
     };
-    McpError::Start {
-        server: spec.name.clone(),
-        why,
-        helps,
-    }
+    McpError::Start { server, why, helps }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,7 +24,10 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::worker::WorkerTransport;
 use sse_stream::SseByteStream;
 
+use crate::mcp::auth::keeper::Keeper;
 use crate::mcp::lines::MESSAGE_BYTES_MAX;
+use crate::mcp::spec::{ServerSpec, Way};
+use crate::tls::with_provider;
 
 /// How long it may take to reach the server.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -61,6 +64,8 @@ pub(super) struct Trouble {
     why: String,
     /// The request may have reached the server.
     pub(super) sent: bool,
+    /// Somebody has to log in first.
+    pub(super) wants_login: bool,
 }
 
 impl Trouble {
@@ -73,13 +78,27 @@ impl Trouble {
             why = deeper.to_string();
             cause = deeper.source();
         }
-        Self { why, sent }
+        Self {
+            why,
+            sent,
+            wants_login: false,
+        }
     }
 
     fn plain(why: &str) -> Self {
         Self {
             why: why.to_owned(),
             sent: true,
+            wants_login: false,
+        }
+    }
+
+    /// Nothing was done: nobody is let in so.
+    const fn at_the_door(why: String, wants_login: bool) -> Self {
+        Self {
+            why,
+            sent: false,
+            wants_login,
         }
     }
 }
@@ -92,13 +111,19 @@ fn trouble(error: reqwest::Error) -> HttpError {
 
 /// Makes requests within bounds.
 #[derive(Debug, Clone)]
-pub(super) struct Bounded(Client);
+pub(super) struct Bounded {
+    client: Client,
+    /// Who has the login; none: there is a key in the headers, or nothing.
+    keeper: Option<Arc<Keeper>>,
+}
 
-/// The way to the server at an address, or what is wrong with how it is written.
+/// The way to a server at an address, or what is wrong with how it is written.
 pub(super) fn reach(
-    url: &str,
-    headers: &BTreeMap<String, String>,
+    spec: &ServerSpec,
 ) -> Result<WorkerTransport<StreamableHttpClientWorker<Bounded>>, String> {
+    let Way::Http { url, headers, .. } = &spec.way else {
+        return Err("it has no address".to_owned());
+    };
     let at: Url = url
         .parse()
         .map_err(|_| "its address is no URL".to_owned())?;
@@ -108,12 +133,14 @@ pub(super) fn reach(
     let mut retry = ExponentialBackoff::default();
     retry.max_times = Some(RESUMES_MAX);
     retry.max_delay = Some(RESUME_WAIT_MAX);
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_owned())
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.clone())
         .custom_headers(custom(headers)?)
         .max_sse_event_size(MESSAGE_BYTES_MAX);
     config.retry_config = Arc::new(retry);
     let client = client(&at).map_err(|error| Trouble::of(error).why)?;
-    let worker = StreamableHttpClientWorker::new(Bounded(client), config);
+    let login = spec.way.login();
+    let keeper = login.map(|login| Arc::new(Keeper::new(&spec.name, &at, login)));
+    let worker = StreamableHttpClientWorker::new(Bounded { client, keeper }, config);
     Ok(WorkerTransport::spawn(worker))
 }
 
@@ -135,11 +162,7 @@ fn custom(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, Head
 }
 
 fn client(at: &Url) -> reqwest::Result<Client> {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| {
-        // An error says that there is one already, which is as good.
-        _ = rustls::crypto::ring::default_provider().install_default();
-    });
+    with_provider();
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::custom(same_origin))
@@ -273,10 +296,7 @@ fn bounded(
 
 /// What a status without a message in it means.
 fn refused(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Option<HttpError> {
-    let challenge = headers.get(WWW_AUTHENTICATE);
-    let challenge = challenge
-        .and_then(|said| said.to_str().ok())
-        .unwrap_or_default();
+    let challenge = challenge(headers);
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
         return Some(StreamableHttpError::AuthRequired(challenge));
@@ -354,6 +374,63 @@ async fn answer(
     }
 }
 
+/// What a server says about how it wants to be asked.
+fn challenge(headers: &reqwest::header::HeaderMap) -> &str {
+    let said = headers.get(WWW_AUTHENTICATE);
+    said.and_then(|said| said.to_str().ok()).unwrap_or_default()
+}
+
+impl Bounded {
+    /// Sends a request with the token of a login, where there is one. A token that
+    /// is refused is renewed once: whoever is refused has done nothing yet.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
+        let Some(keeper) = &self.keeper else {
+            return request.send().await.map_err(trouble);
+        };
+        let lost = |why| StreamableHttpError::Client(Trouble::at_the_door(why, false));
+        let again = request.try_clone();
+        let mut pass = keeper.pass(None).await.map_err(lost)?;
+        let mut response = with(request, pass.token.as_deref()).send().await;
+        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) = (
+            response.as_ref().map(Response::status),
+            pass.token.as_deref(),
+            again,
+        ) {
+            let newer = keeper.pass(Some(token)).await.map_err(lost)?;
+            if newer.token.is_some() {
+                response = with(again, newer.token.as_deref()).send().await;
+            }
+            pass = newer;
+        }
+        let response = response.map_err(trouble)?;
+        let status = response.status();
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(response);
+        }
+        match keeper.refused(status, challenge(response.headers()), &pass) {
+            Some(why) => Err(StreamableHttpError::Client(Trouble::at_the_door(why, true))),
+            None => Ok(response),
+        }
+    }
+}
+
+/// A stream that nobody is let in to is not asked for again and again.
+fn not_let_in(error: HttpError) -> HttpError {
+    if let StreamableHttpError::Client(trouble) = &error
+        && trouble.wants_login
+    {
+        return StreamableHttpError::AuthRequired(AuthRequiredError::new(trouble.why.clone()));
+    }
+    error
+}
+
+fn with(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
+    match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    }
+}
+
 impl StreamableHttpClient for Bounded {
     type Error = Trouble;
 
@@ -366,10 +443,10 @@ impl StreamableHttpClient for Bounded {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let json = serde_json::to_vec(&message)?;
-        let request = self.0.post(&*uri).header(ACCEPT, BOTH);
+        let request = self.client.post(&*uri).header(ACCEPT, BOTH);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
-        let sent = dressed(request, session.as_deref(), headers).send().await;
-        answer(sent.map_err(trouble)?, &message, session.is_some()).await
+        let sent = self.send(dressed(request, session.as_deref(), headers));
+        answer(sent.await?, &message, session.is_some()).await
     }
 
     async fn delete_session(
@@ -379,10 +456,10 @@ impl StreamableHttpClient for Bounded {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        let request = self.0.delete(&*uri);
-        let sent = dressed(request, Some(&session), headers).send().await;
+        let request = self.client.delete(&*uri);
+        let sent = self.send(dressed(request, Some(&session), headers)).await;
         // Whatever it says, the session is over for us.
-        sent.map(|_| ()).map_err(trouble)
+        sent.map(|_| ())
     }
 
     async fn get_stream(
@@ -393,12 +470,12 @@ impl StreamableHttpClient for Bounded {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxedSseResponse, HttpError> {
-        let mut request = self.0.get(&*uri).header(ACCEPT, BOTH);
+        let mut request = self.client.get(&*uri).header(ACCEPT, BOTH);
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);
         }
-        let sent = dressed(request, session.as_deref(), headers).send().await;
-        let response = sent.map_err(trouble)?;
+        let sent = self.send(dressed(request, session.as_deref(), headers));
+        let response = sent.await.map_err(not_let_in)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::mcp::auth::keeper::command;
 use crate::mcp::elicit::{self, Host};
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
@@ -107,8 +108,8 @@ impl Link {
                 let way = Opening::new(way, about_us(spec.elicitation));
                 greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
-            Way::Http { url, headers } => {
-                let way = http::reach(url, headers).map_err(config)?;
+            Way::Http { .. } => {
+                let way = http::reach(spec).map_err(config)?;
                 greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
         };
@@ -307,6 +308,11 @@ impl Link {
         {
             let (why, sent) = on_the_way(error);
             let why = self.fate.clean(&why);
+            if let HttpError::Client(trouble) = error
+                && trouble.wants_login
+            {
+                return Lost::Refused(why);
+            }
             let again = true;
             return Lost::Gone { why, sent, again };
         }
@@ -324,9 +330,10 @@ impl Link {
     /// The error that says that this is lost.
     pub(super) fn lost(&self, lost: &Lost) -> McpError {
         let (Lost::Refused(why) | Lost::Gone { why, .. }) = lost;
-        McpError::Lost {
-            server: self.spec.name.clone(),
-            why: why.clone(),
+        let (server, why) = (self.spec.name.clone(), why.clone());
+        match self.spec.way.login().is_some() && why.contains(&command(&server)) {
+            true => McpError::Login { server, why },
+            false => McpError::Lost { server, why },
         }
     }
 

@@ -243,6 +243,7 @@ mod tests {
             way: Way::Http {
                 url: String::new(),
                 headers: BTreeMap::new(),
+                login: None,
             },
             per_run,
             timeout: ServerSpec::TIMEOUT,

@@ -183,7 +183,9 @@ impl Slot {
                     };
                     return Ok(link);
                 }
-                Err(error @ McpError::Config { .. }) => return Err(error),
+                Err(error @ (McpError::Config { .. } | McpError::Login { .. })) => {
+                    return Err(error);
+                }
                 Err(error) => self.failed(state, error)?,
             }
         }
@@ -243,6 +245,7 @@ fn keeps(error: McpError, times: u32) -> McpError {
         other @ (McpError::NoServer { .. }
         | McpError::NoTool { .. }
         | McpError::Config { .. }
+        | McpError::Login { .. }
         | McpError::KeepsFailing { .. }
         | McpError::Lost { .. }
         | McpError::Closed { .. }) => other,

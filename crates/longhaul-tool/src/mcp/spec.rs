@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use longhaul_core::time::Millis;
 use reqwest::Url;
 
+use crate::mcp::auth::means::Login;
+
 /// A server that a project names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
@@ -59,6 +61,8 @@ pub enum Way {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, String>,
+        /// How one logs in there; none: it is not meant to be.
+        login: Option<Login>,
     },
 }
 
@@ -73,7 +77,7 @@ impl fmt::Debug for Way {
                 .field("args", &args.len())
                 .field("env", &env.keys())
                 .finish_non_exhaustive(),
-            Self::Http { url, headers } => f
+            Self::Http { url, headers, .. } => f
                 .debug_struct("Http")
                 .field("url", &shown(url))
                 .field("headers", &headers.keys())
@@ -83,6 +87,18 @@ impl fmt::Debug for Way {
 }
 
 impl Way {
+    /// How one logs in there. Where the project sends a key of its own, nobody does.
+    pub(super) fn login(&self) -> Option<&Login> {
+        match self {
+            Self::Stdio { .. } => None,
+            Self::Http { headers, login, .. } => {
+                let mut names = headers.keys();
+                let has_key = names.any(|name| name.eq_ignore_ascii_case("authorization"));
+                login.as_ref().filter(|_| !has_key)
+            }
+        }
+    }
+
     /// What must not be seen in a message: values that somebody may have meant to
     /// keep. Short ones are words such as `1` and `true`, and stay.
     pub(super) fn secrets(&self) -> Vec<String> {
@@ -92,6 +108,10 @@ impl Way {
         };
         let bare = |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
         let mut all: Vec<String> = values.values().cloned().collect();
+        all.extend(
+            self.login()
+                .and_then(|login| login.oauth.client_secret.clone()),
+        );
         all.extend(values.values().map(bare));
         all.retain(|value| value.len() >= SECRET_BYTES_MIN);
         all.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -149,6 +169,7 @@ mod tests {
         let http = Way::Http {
             url: "https://me:hunter2hunter@a.example/mcp?key=hunter2hunter#x".into(),
             headers: pairs(&[("Authorization", "Bearer hunter2hunter")]),
+            login: None,
         };
         let stdio = Way::Stdio {
             command: "srv".into(),

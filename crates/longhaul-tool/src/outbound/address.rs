@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Anybody can route to it.
     Public,
     /// Loopback, or inside a house.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 /// What this address is.
-pub(super) const fn kind(ip: IpAddr) -> Kind {
+pub(crate) const fn kind(ip: IpAddr) -> Kind {
     match ip {
         IpAddr::V4(ip) => kind_v4(ip),
         IpAddr::V6(ip) => kind_v6(ip),

@@ -1,0 +1,140 @@
+//! The requests that logging in needs: metadata, registration, tokens.
+//!
+//! Never: follows a redirect, reads more than an answer may be long, asks an address
+//! that the server has no business to name, or says an address in an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Response, Url, redirect};
+use rmcp::transport::auth::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+
+use crate::mcp::auth::near::{Near, Sieve, proxies};
+use crate::tls::with_provider;
+
+/// The longest answer that is read.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// How long it may take to reach somebody.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long one question may take.
+const WHOLE: Duration = Duration::from_secs(20);
+
+/// Asks within bounds.
+#[derive(Debug)]
+pub(super) struct Asks {
+    client: Client,
+    near: Near,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoAnswer(String);
+
+/// An answer as the SDK wants it: the crate of that type has no name here but through
+/// the SDK's own.
+type Answer = <<OAuthHttpClientFuture<'static> as Future>::Output as Good>::Good;
+
+/// What stands in a result that is good.
+trait Good {
+    type Good;
+}
+
+impl<T, E> Good for Result<T, E> {
+    type Good = T;
+}
+
+impl Asks {
+    /// Whoever asks on behalf of the server at this address.
+    pub(super) async fn of(server: &Url) -> Result<Self, String> {
+        let near = Near::of(server).await;
+        let sieve = Sieve {
+            near,
+            proxies: proxies(),
+        };
+        with_provider();
+        let client = Client::builder()
+            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .timeout(WHOLE)
+            .pool_max_idle_per_host(0)
+            .dns_resolver(Arc::new(sieve));
+        let client = match near {
+            Near::Far => client,
+            Near::House | Near::Here => client.no_proxy(),
+        };
+        // A machine without certificates can still talk without TLS.
+        let client = match server.scheme() {
+            "http" => client.tls_certs_only([]),
+            _ => client,
+        };
+        let client = client.build().map_err(why)?;
+        Ok(Self { client, near })
+    }
+
+    /// Where the server stands that this asks for.
+    pub(super) const fn near(&self) -> Near {
+        self.near
+    }
+
+    async fn ask(&self, asked: OAuthHttpRequest) -> Result<Answer, OAuthHttpClientError> {
+        let (parts, body) = asked.request.into_parts();
+        let no = |why: String| -> OAuthHttpClientError { Box::new(NoAnswer(why)) };
+        let url: Url = parts
+            .uri
+            .to_string()
+            .parse()
+            .map_err(|_| no(NO_URL.into()))?;
+        self.near.may(&url).map_err(|why| no(why.to_owned()))?;
+        let request = self
+            .client
+            .request(parts.method, url)
+            .headers(parts.headers);
+        let request = match body.is_empty() {
+            true => request,
+            false => request.body(body),
+        };
+        let response = request.send().await.map_err(|error| no(why(error)))?;
+        read(response).await.map_err(no)
+    }
+}
+
+const NO_URL: &str = "it names an address that is none";
+
+async fn read(mut response: Response) -> Result<Answer, String> {
+    let status = response.status();
+    let headers = response.headers().clone();
+    let mut all = Vec::new();
+    while let Some(some) = response.chunk().await.map_err(why)? {
+        if all.len() + some.len() > BYTES_MAX {
+            return Err("the answer is too long".to_owned());
+        }
+        all.extend_from_slice(&some);
+    }
+    let mut answer = Answer::new(all);
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// What lies behind an error, without where to.
+fn why(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut deepest: &dyn std::error::Error = &error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    deepest.to_string()
+}
+
+impl OAuthHttpClient for Asks {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(self.ask(request))
+    }
+}

@@ -1,0 +1,323 @@
+//! The file in which the login at one server is kept, outside of every project.
+//!
+//! Never: read or written where others may look, and never half written.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_core::raw::Hash;
+use reqwest::Url;
+use rmcp::transport::auth::StoredCredentials;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// More than this is no login.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Which form the file has.
+const VERSION: u32 = 1;
+
+/// How often it is looked whether another has finished.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// So long another may hold a login: it renews it meanwhile.
+const HELD_MAX: Duration = Duration::from_secs(120);
+
+/// Why a login can't be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum BookError {
+    /// It can't be read or written.
+    #[error("`{at}`, where a login is kept, can't be used: {source}")]
+    Io {
+        /// Which file or folder.
+        at: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Others may look into it.
+    #[error(
+        "`{at}`, where a login is kept, is open to others (mode {mode:03o}). \
+         Run `chmod go-rwx` on it, and log in anew if somebody may have looked."
+    )]
+    Open {
+        /// Which file or folder.
+        at: PathBuf,
+        /// Who may.
+        mode: u32,
+    },
+    /// It holds something else.
+    #[error(
+        "`{at}`, where a login is kept, is not of this build's form. Remove it, and log in anew."
+    )]
+    Strange {
+        /// Which file.
+        at: PathBuf,
+    },
+    /// Another process has held it for too long.
+    #[error("`{at}`, where a login is kept, is held by another process, which does not finish")]
+    Held {
+        /// Which file.
+        at: PathBuf,
+    },
+}
+
+/// A login as it is kept.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    version: u32,
+    /// The server's address.
+    pub(super) server: String,
+    /// The secret that came with a registration of our own.
+    pub(super) client_secret: Option<String>,
+    /// What the SDK keeps.
+    pub(super) credentials: StoredCredentials,
+}
+
+/// What is read of a login.
+#[derive(Default, Deserialize)]
+pub(super) struct Facts {
+    pub(super) access_token: String,
+    #[serde(default)]
+    pub(super) token_type: String,
+    #[serde(default)]
+    pub(super) expires_in: Option<u64>,
+    #[serde(default)]
+    pub(super) refresh_token: Option<String>,
+}
+
+impl Record {
+    pub(super) fn new(
+        url: &Url,
+        client_secret: Option<String>,
+        credentials: StoredCredentials,
+    ) -> Self {
+        Self {
+            version: VERSION,
+            server: url.to_string(),
+            client_secret,
+            credentials,
+        }
+    }
+
+    /// Its tokens; none: they were taken back.
+    pub(super) fn facts(&self) -> Option<Facts> {
+        let tokens = self.credentials.token_response.as_ref()?;
+        let tokens: Value = serde_json::to_value(tokens).ok()?;
+        serde_json::from_value(tokens).ok()
+    }
+}
+
+/// Where the login at one server is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Book {
+    folder: PathBuf,
+    at: PathBuf,
+}
+
+/// As long as this lives, nobody else changes the login.
+#[derive(Debug)]
+pub(super) struct Hold(#[expect(dead_code, reason = "closed, it lets go")] File);
+
+impl Book {
+    /// The place for the login at this address.
+    pub(super) fn of(folder: &Path, url: &Url) -> Self {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        let name = Hash::of(url.as_str().as_bytes());
+        Self {
+            folder: folder.to_owned(),
+            at: folder.join(format!("{name}.json")),
+        }
+    }
+
+    /// The login; none: there is none.
+    pub(super) fn read(&self) -> Result<Option<Record>, BookError> {
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+            .open(&self.at);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_at(&self.at)(error)),
+        };
+        private(&self.at, &file)?;
+        let strange = || BookError::Strange {
+            at: self.at.clone(),
+        };
+        let mut text = String::new();
+        let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+        read.map_err(io_at(&self.at))?;
+        let record: Record = serde_json::from_str(&text).map_err(|_| strange())?;
+        match record.version {
+            VERSION => Ok(Some(record)),
+            _ => Err(strange()),
+        }
+    }
+
+    /// Keeps a login: written beside and moved into place.
+    pub(super) fn write(&self, _: &Hold, record: &Record) -> Result<(), BookError> {
+        let wrote = || -> io::Result<()> {
+            let text = serde_json::to_string_pretty(record)?;
+            let beside = self
+                .at
+                .with_extension(format!("json.{}", std::process::id()));
+            _ = fs::remove_file(&beside);
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&beside)?;
+            let wrote = writeln!(file, "{text}").and_then(|()| file.sync_all());
+            let moved = wrote.and_then(|()| fs::rename(&beside, &self.at));
+            if moved.is_err() {
+                _ = fs::remove_file(&beside);
+            }
+            moved
+        };
+        wrote().map_err(io_at(&self.at))
+    }
+
+    /// Forgets the login; says whether there was one.
+    pub(super) fn forget(&self, _: &Hold) -> Result<bool, BookError> {
+        match fs::remove_file(&self.at) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io_at(&self.at)(error)),
+        }
+    }
+
+    /// Waits until nobody else changes the login.
+    pub(super) async fn hold(&self) -> Result<Hold, BookError> {
+        let file = self.lock_file()?;
+        let held = async {
+            loop {
+                match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => return Ok(()),
+                    Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {
+                        tokio::time::sleep(LOOKS).await;
+                    }
+                    Err(errno) => return Err(io_at(&self.at)(errno.into())),
+                }
+            }
+        };
+        match tokio::time::timeout(HELD_MAX, held).await {
+            Ok(held) => held.map(|()| Hold(file)),
+            Err(_) => Err(BookError::Held {
+                at: self.at.clone(),
+            }),
+        }
+    }
+
+    fn lock_file(&self) -> Result<File, BookError> {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder);
+        made.map_err(io_at(&self.folder))?;
+        let folder = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed())
+            .open(&self.folder)
+            .map_err(io_at(&self.folder))?;
+        private(&self.folder, &folder)?;
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(self.at.with_extension("lock"))
+            .map_err(io_at(&self.at))
+    }
+}
+
+fn io_at(at: &Path) -> impl FnOnce(io::Error) -> BookError {
+    move |source| BookError::Io {
+        at: at.to_owned(),
+        source,
+    }
+}
+
+/// What others may look into keeps no secret.
+fn private(at: &Path, file: &File) -> Result<(), BookError> {
+    let found = file.metadata().map_err(io_at(at))?;
+    let mode = found.mode() & 0o777;
+    let mine = found.uid() == rustix::process::geteuid().as_raw();
+    match mode & 0o077 == 0 && mine {
+        true => Ok(()),
+        false => Err(BookError::Open {
+            at: at.to_owned(),
+            mode,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn record(url: &Url) -> Record {
+        let credentials = serde_json::json!({
+            "client_id": "c",
+            "token_response": { "access_token": "a", "token_type": "bearer", "refresh_token": "r" },
+        });
+        Record::new(url, None, serde_json::from_value(credentials).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_login_stays_and_only_its_owner_may_look() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("state/logins");
+        let url: Url = "https://a.example/mcp?key=1".parse().unwrap();
+        let book = Book::of(&folder, &url);
+        assert!(book.read().unwrap().is_none());
+        let hold = book.hold().await.unwrap();
+        assert!(!book.forget(&hold).unwrap());
+        book.write(&hold, &record(&url)).unwrap();
+        let facts = book.read().unwrap().unwrap().facts().unwrap();
+        assert_eq!(facts.access_token, "a");
+        assert_eq!(facts.refresh_token.as_deref(), Some("r"));
+        let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&book.at)), (0o700, 0o600));
+        // Another address is another login.
+        let other = Book::of(&folder, &"https://a.example/mcp".parse().unwrap());
+        assert!(other.read().unwrap().is_none());
+        assert!(book.forget(&hold).unwrap());
+        assert!(book.read().unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_others_may_read_or_made_is_no_login() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("logins");
+        let url: Url = "https://a.example/mcp".parse().unwrap();
+        let book = Book::of(&folder, &url);
+        let hold = book.hold().await.unwrap();
+        book.write(&hold, &record(&url)).unwrap();
+        fs::set_permissions(&book.at, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(book.read(), Err(BookError::Open { .. })));
+        fs::set_permissions(&book.at, fs::Permissions::from_mode(0o600)).unwrap();
+        for text in ["", "{", "[]", "{\"version\":2}"] {
+            fs::write(&book.at, text).unwrap();
+            assert!(
+                matches!(book.read(), Err(BookError::Strange { .. })),
+                "{text}"
+            );
+        }
+        let real = home.path().join("real.json");
+        fs::rename(&book.at, &real).unwrap();
+        symlink(&real, &book.at).unwrap();
+        assert!(matches!(book.read(), Err(BookError::Io { .. })));
+        drop(hold);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(book.hold().await, Err(BookError::Open { .. })));
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a login came to nothing, in words that say what helps.
+//!
+//! Never: a token, a code, the secret of a client, or the query of an address.
+
+use rmcp::transport::auth::AuthError;
+
+use crate::mcp::auth::book::BookError;
+use crate::mcp::error::McpError;
+
+/// So much of what a stranger says is passed on.
+const SAID_CHARS_MAX: usize = 300;
+
+/// Why there is no login.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    /// The server can't be asked at all.
+    #[error(transparent)]
+    Server(#[from] McpError),
+    /// There is nothing to log in at.
+    #[error("There is no login at the MCP server `{server}`: {why}.")]
+    None {
+        /// Which server.
+        server: String,
+        /// Why not.
+        why: String,
+    },
+    /// It was tried.
+    #[error("The login at the MCP server `{server}` came to nothing: {why}. {helps}")]
+    Failed {
+        /// Which server.
+        server: String,
+        /// What happened.
+        why: String,
+        /// What helps.
+        helps: String,
+    },
+    /// The place where logins are kept can't be used.
+    #[error(transparent)]
+    Book(#[from] BookError),
+}
+
+/// What a stranger said, on one line and not too long, without these secrets.
+pub(super) fn said(words: &str, secrets: &[&str]) -> String {
+    let mut words = words.to_owned();
+    for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
+        words = words.replace(secret, "***");
+    }
+    let plain = words.chars().map(|letter| match letter.is_control() {
+        true => ' ',
+        false => letter,
+    });
+    let plain: String = plain.take(SAID_CHARS_MAX).collect();
+    let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    plain.trim_end_matches('.').to_owned()
+}
+
+/// What is wrong, and what helps, as the SDK tells it.
+pub(super) fn told(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
+    let words = said(&error.to_string(), secrets);
+    if let AuthError::AuthorizationServerMismatch { .. }
+    | AuthError::AuthorizationServerMissingIssuer { .. } = error
+    {
+        let helps = "Somebody else may have answered in its place: nothing was sent to them.";
+        return (words, helps);
+    }
+    if let AuthError::RegistrationFailed(_) = error {
+        return (words, SET_CLIENT);
+    }
+    (words, "Try it again, or ask whoever runs that server.")
+}
+
+/// What helps where a server takes no clients by itself.
+pub(super) const SET_CLIENT: &str = "Register a client there by hand, and write its id as \
+     `\"oauth\": { \"clientId\": \"...\" }` in .mcp.json.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_strangers_say_is_bounded_and_holds_no_secret() {
+        for (words, expect) in [
+            ("plain words.", "plain words"),
+            ("two\nlines \u{1b}[2J of s3cret", "two lines [2J of ***"),
+            ("", ""),
+        ] {
+            assert_eq!(said(words, &["s3cret", ""]), expect);
+        }
+        assert_eq!(said(&"x".repeat(9_000), &[]).len(), SAID_CHARS_MAX);
+    }
+}
