@@ -8,6 +8,7 @@ mod fields;
 pub mod file;
 pub mod filled;
 pub mod name;
+mod oauth;
 mod read;
 pub mod server;
 

@@ -25,6 +25,7 @@ mod suite {
     mod look_cli;
     mod mcp_cli;
     mod mcp_cli_file;
+    mod mcp_cli_login;
     mod mcp_cli_served;
     mod mcp_cli_supplies;
     mod memory_cli;

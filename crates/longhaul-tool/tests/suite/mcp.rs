@@ -5,4 +5,6 @@
 mod hostile;
 mod http;
 mod kit;
+mod login;
+mod login_kit;
 mod real;

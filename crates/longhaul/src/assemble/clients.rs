@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
-use longhaul_tool::mcp::{Checked, ServerSpec, Servers, Way};
+use longhaul_tool::mcp::{Checked, Login, OAuth, ServerSpec, Servers, Way};
 
 use crate::assemble::line::{Line, Report, Told};
 use crate::assemble::supplies::ready;
@@ -17,17 +17,30 @@ use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
 use crate::mcp::server::Server;
 
+/// Where logins are kept, in the folder for what the user's programs remember.
+const LOGINS: &str = "logins";
+
 /// A line to every server of this file that can be started.
 pub fn line(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn Line> {
+    Arc::new(Wired(servers(config, file, clock)))
+}
+
+/// Every server of this file that can be started, with who logs in there.
+pub fn servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Servers {
     let mut ready = ready(config, file);
     let specs = file.servers.iter().filter_map(|server| {
         let filled = ready.remove(&server.name)?.ok()?;
-        Some(spec(server, filled))
+        let login = |oauth| {
+            let state = config.state.as_ref()?;
+            let folder = state.join(LOGINS);
+            Some(Login::new(folder, oauth, Arc::clone(clock)))
+        };
+        Some(spec(server, filled, login))
     });
-    Arc::new(Wired(Servers::new(specs.collect(), Arc::clone(clock))))
+    Servers::new(specs.collect(), Arc::clone(clock))
 }
 
-fn spec(server: &Server, filled: Filled) -> ServerSpec {
+fn spec(server: &Server, filled: Filled, login: impl FnOnce(OAuth) -> Option<Login>) -> ServerSpec {
     ServerSpec {
         name: server.name.clone(),
         way: match filled {
@@ -42,7 +55,15 @@ fn spec(server: &Server, filled: Filled) -> ServerSpec {
                 env,
                 cwd: Some(cwd),
             },
-            Filled::Http { url, headers } => Way::Http { url, headers },
+            Filled::Http {
+                url,
+                headers,
+                oauth,
+            } => Way::Http {
+                url,
+                headers,
+                login: login(oauth),
+            },
         },
         per_run: server.per_run,
         timeout: server.timeout,

@@ -6,16 +6,19 @@ use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
 use longhaul_model::cassette::Mask;
+use longhaul_tool::mcp::without_tokens;
 
-/// Knows the secrets of a project in the ways they are spelled.
+/// Knows the secrets of a project in the ways they are spelled, and the tokens of
+/// logins that were used.
 #[derive(Debug)]
 pub(crate) struct Redactor(pub(crate) Mask);
 
 impl Redact for Redactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.0.finds(text) {
-            true => Cow::Owned(self.0.hide(text.to_owned())),
-            false => Cow::Borrowed(text),
+        let text = without_tokens(text);
+        match self.0.finds(&text) {
+            true => Cow::Owned(self.0.hide(text.into_owned())),
+            false => text,
         }
     }
 }

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use longhaul_tool::mcp::OAuth;
+
 use crate::config::env::Env;
 use crate::mcp::expand::{Missing, expand};
+use crate::mcp::oauth;
 use crate::mcp::server::{Server, Way};
 
 /// How a server is started or reached.
@@ -30,6 +33,8 @@ pub enum Filled {
         url: String,
         /// Further headers of every request.
         headers: BTreeMap<String, String>,
+        /// How one logs in there.
+        oauth: OAuth,
     },
 }
 
@@ -71,7 +76,11 @@ impl Filled {
                     None
                 }
             }
-            Self::Http { url, headers } => {
+            Self::Http {
+                url,
+                headers,
+                oauth,
+            } => {
                 let scheme = ["http://", "https://"];
                 if !scheme.iter().any(|scheme| url.starts_with(scheme))
                     || url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
@@ -85,7 +94,7 @@ impl Filled {
                 {
                     Some("a header of it holds a line break once its variables are filled in")
                 } else {
-                    None
+                    oauth::fault(oauth)
                 }
             }
         }
@@ -118,9 +127,14 @@ fn fill(way: &Way, env: &Env, root: &Path) -> Result<Filled, Missing> {
                 None => root.to_owned(),
             },
         },
-        Way::Http { url, headers } => Filled::Http {
+        Way::Http {
+            url,
+            headers,
+            oauth,
+        } => Filled::Http {
             url: expand(url, env)?,
             headers: map(headers)?,
+            oauth: oauth::filled(oauth, env)?,
         },
     })
 }

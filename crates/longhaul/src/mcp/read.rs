@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::Elicitation;
+use longhaul_tool::mcp::{Elicitation, OAuth};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::like;
 use crate::mcp::fields::{Fields, place, what};
+use crate::mcp::oauth;
 use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
 use crate::span::{self, SPAN_EXAMPLES};
 use crate::written::{Place, plain};
@@ -33,6 +34,7 @@ const KEYS: &[&str] = &[
     "cwd",
     "url",
     "headers",
+    "oauth",
     "perRun",
     "timeout",
     "disabled",
@@ -236,7 +238,7 @@ impl<'a> Sheet<'a> {
         };
         let (needs, idle): (&str, &[&str]) = match is_http {
             true => ("url", &["command", "args", "env", "cwd"]),
-            false => ("command", &["url", "headers"]),
+            false => ("command", &["url", "headers", "oauth"]),
         };
         let Some(value) = fields.get(needs) else {
             self.problem(at, &format!("has no `{needs}`"));
@@ -304,7 +306,26 @@ impl<'a> Sheet<'a> {
             |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
         let is_name = |name: &str| !name.is_empty() && name.chars().all(token);
         let headers = self.named(fields, "headers", is_name)?;
-        Some(Way::Http { url, headers })
+        let oauth = self.oauth(fields)?;
+        Some(Way::Http {
+            url,
+            headers,
+            oauth,
+        })
+    }
+
+    fn oauth(&mut self, fields: &BTreeMap<String, &RawValue>) -> Option<OAuth> {
+        let Some(value) = fields.get("oauth") else {
+            return Some(OAuth::default());
+        };
+        let found = oauth::read(self.text, value);
+        for (at, said) in &found.notes {
+            self.note(*at, said);
+        }
+        for (at, said) in &found.problems {
+            self.problem(*at, said);
+        }
+        found.problems.is_empty().then_some(found.oauth)
     }
 
     /// A table of texts whose names fit.

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::Elicitation;
+use longhaul_tool::mcp::{Elicitation, OAuth};
 
 use crate::mcp::expand::variables;
+use crate::mcp::oauth;
 use crate::written::Place;
 
 /// So long a server may take for one answer where nothing is said.
@@ -75,6 +76,8 @@ pub enum Way {
         url: String,
         /// Further headers of every request.
         headers: BTreeMap<String, String>,
+        /// How one logs in there.
+        oauth: OAuth,
     },
 }
 
@@ -123,9 +126,13 @@ impl Way {
                 texts.push(command);
                 texts.extend(args.iter().chain(env.values()).chain(cwd));
             }
-            Self::Http { url, headers } => {
+            Self::Http {
+                url,
+                headers,
+                oauth,
+            } => {
                 texts.push(url);
-                texts.extend(headers.values());
+                texts.extend(headers.values().chain(oauth::texts(oauth)));
             }
         }
         let mut names: Vec<&str> = texts.into_iter().flat_map(|text| variables(text)).collect();
@@ -213,8 +220,13 @@ mod tests {
                 "Bearer s3cret ${TOKEN}".to_owned(),
             )]
             .into(),
+            oauth: OAuth {
+                client_id: Some("${CLIENT}".to_owned()),
+                client_secret: Some("s3cret".to_owned()),
+                ..OAuth::default()
+            },
         };
-        assert_eq!(way.variables(), ["PLACE", "TOKEN"]);
+        assert_eq!(way.variables(), ["CLIENT", "PLACE", "TOKEN"]);
         assert!(!format!("{way:?}").contains("s3cret"));
     }
 }

@@ -26,6 +26,13 @@ pub(crate) fn without_models(command: &mut Command) {
 
 /// The binary in a folder of its own, with no settings but those given.
 pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
+    command_in(folder, args, env)
+        .output()
+        .expect("the binary runs")
+}
+
+/// The same before it is started.
+pub(crate) fn command_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LONGHAUL_") {
@@ -39,9 +46,8 @@ pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) ->
         .env("HOME", folder)
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("XDG_STATE_HOME")
-        .envs(env.iter().copied())
-        .output()
-        .expect("the binary runs")
+        .envs(env.iter().copied());
+    command
 }
 
 fn check(args: &[&str], code: i32, said: &str) {

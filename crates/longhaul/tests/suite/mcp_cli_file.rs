@@ -82,7 +82,7 @@ fn what_others_write_is_taken() {
     assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
     assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
     assert_eq!(cwd, root);
-    let Ok(Filled::Http { url, headers }) = Filled::of(docs, &set, root) else {
+    let Ok(Filled::Http { url, headers, .. }) = Filled::of(docs, &set, root) else {
         panic!("an address")
     };
     assert_eq!(url, "https://docs.example/mcp?key=none");
@@ -200,6 +200,34 @@ fn a_broken_server_says_where_and_leaves_the_others_alone() {
             "which is no name",
         ),
         (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
+        (
+            r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
+            "`oauth` is a list, write an object",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"clientId": 3}}"#,
+            "`oauth.clientId` is a number, write a text",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"clientSecret": "s3cret"}}"#,
+            "no `clientId`",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#,
+            "`oauth.clientId` is empty",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"scopes": "s3cret"}}"#,
+            "`oauth.scopes` is text, write a list of texts",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#,
+            "one in each text",
+        ),
+        (
+            r#"{"url": "https://x.example", "oauth": {"callbackPort": 99999}}"#,
+            "write a port from 1 to 65535",
+        ),
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
         (
             r#"{"command": "x", "elicitation": true}"#,
@@ -253,4 +281,44 @@ fn a_key_that_stands_twice_is_noted_and_the_last_counts() {
         panic!("a program")
     };
     assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
+}
+
+/// What is said of logging in is filled in like the rest.
+#[test]
+fn a_login_is_read_and_filled_in() {
+    let (folder, file) = read(
+        r#"{"mcpServers": {
+            "far": { "url": "https://x.example/mcp", "oauth": {
+                "clientId": "${ID}", "clientSecret": "${SECRET}", "scopes": ["a", "${MORE:-b}"],
+                "callbackPort": 8123, "clientMetadataUrl": "https://x.example/us", "other": 1 } },
+            "bad": { "url": "https://x.example/mcp", "oauth": { "clientMetadataUrl": "${DOC}" } }
+        }}"#,
+    );
+    let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
+    assert!(
+        notes[0].contains("`oauth`: unknown key `other`"),
+        "{notes:?}"
+    );
+    let [far, bad] = &file.servers[..] else {
+        panic!("{file:?}");
+    };
+    let names = far.way.as_ref().unwrap().variables();
+    assert_eq!(names, ["ID", "MORE", "SECRET"]);
+    let set = env(&[
+        ("ID", "us"),
+        ("SECRET", "s3cret"),
+        ("DOC", "http://x.example"),
+    ]);
+    let Ok(Filled::Http { oauth, .. }) = Filled::of(far, &set, folder.path()) else {
+        panic!("{file:?}");
+    };
+    assert_eq!(oauth.client_id.as_deref(), Some("us"));
+    assert_eq!(oauth.client_secret.as_deref(), Some("s3cret"));
+    assert_eq!(oauth.scopes, ["a", "b"]);
+    assert_eq!(oauth.callback_port, Some(8123));
+    assert!(!format!("{oauth:?}").contains("s3cret"));
+    let why = Filled::of(far, &env(&[]), folder.path()).unwrap_err();
+    assert!(why.contains("ID is not set"), "{why}");
+    let why = Filled::of(bad, &set, folder.path()).unwrap_err();
+    assert!(why.contains("no https:// address"), "{why}");
 }

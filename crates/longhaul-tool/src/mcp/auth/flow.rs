@@ -244,6 +244,13 @@ impl Began {
         &self.state
     }
 
+    /// Whether this address is the answer to this login, good or bad.
+    pub fn is_answered_by(&self, led_to: &str) -> bool {
+        let url = led_to.trim().parse::<Url>().ok();
+        let state = url.and_then(|url| param(&url, "state"));
+        !self.state.is_empty() && state.as_deref() == Some(&self.state)
+    }
+
     /// Ends the login with the address that the browser was sent back to, and keeps it.
     pub async fn finish(self, led_to: &str) -> Result<Standing, LoginError> {
         let finished = Box::pin(self.finished(led_to)).with_subscriber(NoSubscriber::default());
@@ -268,7 +275,7 @@ impl Began {
         let Ok(url) = led_to.trim().parse::<Url>() else {
             return Err(no("what came back is no address"));
         };
-        if self.state.is_empty() || param(&url, "state").as_deref() != Some(&self.state) {
+        if !self.is_answered_by(led_to) {
             return Err(no("the answer is not to the question that was asked"));
         }
         if let Some(error) = param(&url, "error") {

@@ -184,7 +184,8 @@ impl Keeper {
         // The SDK tells its log more than is anybody's business.
         let asked = self.renew(&shelf, &record, secret.clone());
         let asked = asked.with_subscriber(NoSubscriber::default());
-        let secrets = [secret.as_deref(), self.url.query()];
+        let refresh = record.facts().and_then(|facts| facts.refresh_token);
+        let secrets = [secret.as_deref(), refresh.as_deref(), self.url.query()];
         let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
         let failed = |why: &str| Ok(Err(format!("its login could not be renewed: {why}")));
         match timeout(RENEWS, Box::pin(asked)).await {

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::time::Clock;
 
+use crate::mcp::auth::tokens;
+
 /// So much of what a server says about a login is kept.
 const CHALLENGE_CHARS_MAX: usize = 2_000;
 
@@ -53,6 +55,9 @@ pub struct Login {
 impl Login {
     /// Logins in this folder.
     pub fn new(folder: PathBuf, oauth: OAuth, clock: Arc<dyn Clock>) -> Self {
+        if let Some(secret) = &oauth.client_secret {
+            tokens::remember(secret);
+        }
         Self {
             folder,
             oauth,

@@ -120,6 +120,7 @@ pub(super) fn at(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec 
         way: Way::Http {
             url: url.to_owned(),
             headers: headers.iter().map(owned).collect(),
+            login: None,
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,

@@ -109,7 +109,7 @@ impl Check {
 }
 
 /// Asks the person at the terminal, if there is one; nobody else can be asked.
-fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
+pub(crate) fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
     let Some(thing) = Thing::mcp(file) else {
         return Ok(());
     };
@@ -230,6 +230,7 @@ fn shown(one: &Checked) -> Value {
                 "notes": report.notes,
                 "millis": report.took.0,
                 "message": null,
+                "needs_login": false,
             })
         }
         Err(trouble) => json!({
@@ -238,6 +239,7 @@ fn shown(one: &Checked) -> Value {
             "tools": [],
             "notes": [],
             "message": trouble.why,
+            "needs_login": trouble.why.contains(&format!("longhaul mcp login {}", one.name)),
         }),
     }
 }

@@ -2,15 +2,24 @@
 //!
 //! Never: starts one.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use clap::Args;
+use longhaul::assemble::clients;
 use longhaul::assemble::supplies::{Ready, ready};
+use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::{Server, Way};
 use longhaul::trust::thing::Thing;
 use longhaul::trust::warden::{Verdict, Warden};
+use longhaul_core::time::Clock;
+use longhaul_engine::clock::SystemClock;
+use longhaul_tool::mcp::{self, LoginError};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
+use crate::cli::mcp::login::{self, said};
 use crate::cli::mcp::told::{nothing, tell};
 use crate::cli::paint::{Paint, Tone};
 use crate::cli::table::{Cell, table};
@@ -33,6 +42,9 @@ struct Standing {
     tone: Tone,
 }
 
+/// The logins of the servers that have one; the error says why that is not known.
+type Logins = BTreeMap<String, Result<mcp::Standing, String>>;
+
 impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let here = here::with_env_file_if_sound(here::surroundings()?);
@@ -40,10 +52,11 @@ impl Ls {
         let file = McpFile::of(&config);
         let ready = ready(&config, &file);
         let verdict = Thing::mcp(&file).map(|thing| Warden::of(&config).may(&thing));
+        let logins = logins(&config, &file);
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
-            say::data(&shown(&file, &ready, verdict.as_ref()).to_string())?;
+            say::data(&shown(&file, &ready, (verdict.as_ref(), &logins)).to_string())?;
             return Ok(exit);
         }
         if file.servers.is_empty() {
@@ -52,7 +65,7 @@ impl Ls {
             let head = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
                 let standing = standing(server, &ready, verdict.as_ref());
-                row(server, &standing)
+                row(server, &standing, logins.get(&server.name))
             });
             for line in table(&head, &rows.collect::<Vec<_>>(), Paint::for_stdout()) {
                 say::data(&line)?;
@@ -61,6 +74,23 @@ impl Ls {
         tell(&file);
         Ok(exit)
     }
+}
+
+fn logins(config: &Config, file: &McpFile) -> Logins {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let servers = clients::servers(config, file, &clock);
+    let found = servers.names().into_iter().filter_map(|name| {
+        let login = match servers.standing(&name) {
+            Ok(login) => Ok(login?),
+            Err(LoginError::Book(why)) => Err(why.to_string()),
+            // There is none to be had.
+            Err(LoginError::None { .. } | LoginError::Server(_) | LoginError::Failed { .. }) => {
+                return None;
+            }
+        };
+        Some((name, login))
+    });
+    found.collect()
 }
 
 fn standing(server: &Server, ready: &Ready, verdict: Option<&Verdict>) -> Standing {
@@ -93,7 +123,19 @@ fn standing(server: &Server, ready: &Ready, verdict: Option<&Verdict>) -> Standi
     }
 }
 
-fn row(server: &Server, standing: &Standing) -> Vec<Cell> {
+fn row(
+    server: &Server,
+    standing: &Standing,
+    login: Option<&Result<mcp::Standing, String>>,
+) -> Vec<Cell> {
+    let login = match login {
+        Some(Ok(login)) if login.over => {
+            format!(", its login has ended: longhaul mcp login {}", server.name)
+        }
+        Some(Ok(login)) => format!(", logged in, {}", said(login)),
+        Some(Err(why)) => format!(", its login can't be read: {why}"),
+        None => String::new(),
+    };
     let (by, way) = match &server.way {
         Some(way) => (way.transport(), way.said()),
         None => ("", String::new()),
@@ -102,11 +144,11 @@ fn row(server: &Server, standing: &Standing) -> Vec<Cell> {
         Cell::new(&server.name),
         Cell::new(by),
         Cell::new(way).at_most(WAY_MAX),
-        Cell::new(&standing.said).tone(standing.tone),
+        Cell::new(format!("{}{login}", standing.said)).tone(standing.tone),
     ]
 }
 
-fn shown(file: &McpFile, ready: &Ready, verdict: Option<&Verdict>) -> Value {
+fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Verdict>, &Logins)) -> Value {
     let remarks = |remarks: &[longhaul::mcp::server::Remark]| {
         let said = remarks.iter().map(ToString::to_string);
         said.collect::<Vec<_>>()
@@ -117,8 +159,14 @@ fn shown(file: &McpFile, ready: &Ready, verdict: Option<&Verdict>) -> Value {
         if let (true, Some(Err(why))) = (problems.is_empty(), ready.get(&server.name)) {
             problems.push(why.clone());
         }
+        let login = logins.get(&server.name);
+        if let Some(Err(why)) = login {
+            problems.push(why.clone());
+        }
+        let login = login.and_then(|login| login.as_ref().ok());
         json!({
             "name": server.name,
+            "login": login.map(login::shown),
             "status": standing.word,
             "way": server.way.as_ref().map(way),
             "per_run": server.per_run,

@@ -1,0 +1,191 @@
+//! `longhaul mcp login` and `logout`, against a server that wants it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::front::{command_in, longhaul_in};
+
+/// The server, until it is dropped.
+struct Guarded(Child, u16);
+
+impl Guarded {
+    fn start() -> Self {
+        let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/judges");
+        let mut child = Command::new("python3")
+            .args(["-B".as_ref(), judges.join("oauth_mcp.py").as_os_str()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        Self(child, line.trim().parse().unwrap())
+    }
+
+    /// A trusted project that names the server, and others.
+    fn project(&self) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("http://127.0.0.1:{}/mcp", self.1);
+        let mcp = json!({ "mcpServers": {
+            "guarded": { "url": url },
+            "keyed": { "url": url, "headers": { "Authorization": "Bearer k3y" } },
+            "piped": { "command": "true" },
+        }});
+        fs::write(folder.path().join("longhaul.toml"), "").unwrap();
+        fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
+        folder
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Runs it, wants this exit code, and never a secret in what it says.
+fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
+    let output = longhaul_in(folder, args, &[]);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
+    assert!(
+        !format!("{out}{err}").contains("s3cret"),
+        "{args:?}: {out}{err}"
+    );
+    (out, err)
+}
+
+/// Asks for an address as a browser would, and says where that leads.
+fn visit(address: &str) -> Option<String> {
+    let rest = address.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap();
+    let mut line = TcpStream::connect(host).unwrap();
+    write!(
+        line,
+        "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut said = String::new();
+    line.read_to_string(&mut said).unwrap();
+    let location = said
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "));
+    location.map(str::to_owned)
+}
+
+/// A login until its address is shown: the process, and where agreeing leads.
+fn begun(folder: &Path, args: &[&str]) -> (Child, String) {
+    let args = [&["mcp", "login", "guarded", "--no-browser"], args].concat();
+    let mut child = command_in(folder, &args, &[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = told.lines().map(Result::unwrap);
+    let address = lines.find(|line| line.trim().starts_with("http://127.0.0.1:"));
+    let led_to = visit(address.expect("an address").trim()).expect("a redirect");
+    // What is said from here on is read to its end, so that nobody waits for us.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, led_to)
+}
+
+fn ended(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    out
+}
+
+#[test]
+fn a_person_logs_in_once_and_out_again() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    // Nothing is asked of a server that nobody trusts.
+    run(folder, &["mcp", "login", "guarded", "--no-browser"], 6);
+    run(folder, &["trust", "--yes"], 0);
+    let (out, _) = run(folder, &["mcp", "check", "guarded"], 5);
+    assert!(out.contains("run `longhaul mcp login guarded`"), "{out}");
+    let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["checks"][0]["needs_login"], true, "{out}");
+    let (login, led_to) = begun(folder, &[]);
+    // Somebody else's answer is not taken.
+    assert_eq!(visit(&led_to.replace("state=", "state=x")), None);
+    assert_eq!(visit(&led_to), None);
+    let out = ended(login);
+    assert_eq!(out, "guarded: logged in, renewed by itself; scopes: use\n");
+    run(folder, &["mcp", "check", "guarded"], 0);
+    let (out, _) = run(folder, &["mcp", "ls"], 0);
+    assert!(
+        out.contains("trusted, logged in, renewed by itself"),
+        "{out}"
+    );
+    let (out, _) = run(folder, &["mcp", "ls", "--json"], 0);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["servers"][0]["login"]["renews"], true, "{out}");
+    assert_eq!(told["servers"][1]["login"], Value::Null, "{out}");
+    let logins = folder.join(".local/state/longhaul/logins");
+    assert_eq!(fs::metadata(&logins).unwrap().mode() & 0o777, 0o700);
+    for entry in fs::read_dir(&logins).unwrap() {
+        assert_eq!(entry.unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+    }
+    let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
+    assert!(out.contains("forgotten"), "{out}");
+    let (out, _) = run(folder, &["mcp", "logout", "guarded", "--json"], 0);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told, json!({ "server": "guarded", "forgotten": false }));
+    run(folder, &["mcp", "check", "guarded"], 5);
+}
+
+#[test]
+fn where_the_browser_is_elsewhere_its_address_is_pasted() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    run(folder, &["trust", "--yes"], 0);
+    let (mut login, led_to) = begun(folder, &["--json", "--scope", "admin more"]);
+    let mut stdin = login.stdin.take().unwrap();
+    write!(
+        stdin,
+        "what?\nhttp://127.0.0.1/callback?state=x\n{led_to}\n"
+    )
+    .unwrap();
+    let told: Value = serde_json::from_str(&ended(login)).unwrap();
+    assert_eq!(told["logged_in"], true, "{told}");
+    assert_eq!(
+        told["login"]["scopes"],
+        json!(["use", "admin", "more"]),
+        "{told}"
+    );
+}
+
+#[test]
+fn where_there_is_nothing_to_log_in_at_it_is_said() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    run(folder, &["trust", "--yes"], 0);
+    for (args, why) in [
+        (["mcp", "login", "piped"], "it is started here"),
+        (["mcp", "login", "keyed"], "Authorization header"),
+        (["mcp", "login", "nobody"], "names no server `nobody`"),
+        (["mcp", "logout", "piped"], "it is started here"),
+        (["mcp", "logout", "nobody"], "names no server `nobody`"),
+    ] {
+        let (_, err) = run(folder, &args, 2);
+        assert!(err.contains(why), "{args:?}: {err}");
+    }
+}

@@ -1,0 +1,187 @@
+"""A small MCP server that lets in only who has logged in, and the authorization
+server that it names, on one port of this machine. It prints its port, and tells
+under /seen what it has seen; under /do a test changes its mind."""
+
+import base64
+import hashlib
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+LOCK = threading.Lock()
+STATE = {
+    "lasts": 3600,  # seconds that the next token lasts
+    "made": 0,
+    "tokens": {},  # access token -> its scopes
+    "refresh": None,
+    "codes": {},
+    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0},
+    "token_endpoint": None,
+    "registers": True,
+    "denies": False,
+}
+TOOLS = [
+    {"name": "greet", "inputSchema": {"type": "object"}},
+    {"name": "admin", "inputSchema": {"type": "object"}},
+    {"name": "leak", "inputSchema": {"type": "object"}},
+]
+
+
+class Server(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    @property
+    def base(self):
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def say(self, status, body=None, headers=()):
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        at = urlsplit(self.path)
+        asked = {key: values[0] for key, values in parse_qs(at.query).items()}
+        with LOCK:
+            if at.path == "/.well-known/oauth-protected-resource/mcp":
+                self.say(200, {"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
+            elif at.path == "/.well-known/oauth-authorization-server":
+                self.say(200, self.metadata())
+            elif at.path == "/authorize":
+                self.authorize(asked)
+            elif at.path == "/seen":
+                self.say(200, STATE["seen"])
+            elif at.path == "/do":
+                self.do(asked)
+            else:
+                self.say(404)
+
+    def do(self, asked):
+        for key, value in asked.items():
+            if key == "revoke":
+                STATE["tokens"].clear()
+            elif key == "revoke_refresh":
+                STATE["refresh"] = None
+            else:
+                STATE[key] = json.loads(value)
+        self.say(200, {})
+
+    def metadata(self):
+        found = {
+            "issuer": self.base,
+            "authorization_endpoint": f"{self.base}/authorize",
+            "token_endpoint": STATE["token_endpoint"] or f"{self.base}/token",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+        }
+        if STATE["registers"]:
+            found["registration_endpoint"] = f"{self.base}/register"
+        return found
+
+    def authorize(self, asked):
+        STATE["seen"]["scopes"].append(asked.get("scope", ""))
+        back = {"state": asked["state"], "iss": self.base}
+        if STATE["denies"]:
+            back["error"] = "access_denied"
+        else:
+            back["code"] = f"c0de-{len(STATE['codes'])}"
+            STATE["codes"][back["code"]] = asked
+        self.say(302, None, [("location", f"{asked['redirect_uri']}?{urlencode(back)}")])
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        with LOCK:
+            if self.path == "/register":
+                asked = json.loads(body)
+                self.say(201, {
+                    "client_id": "registered",
+                    "client_secret": "registered-s3cret",
+                    "redirect_uris": asked["redirect_uris"],
+                })
+            elif self.path == "/token":
+                form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
+                self.token(form)
+            elif self.path == "/mcp":
+                self.mcp(json.loads(body))
+            else:
+                self.say(404)
+
+    def token(self, form):
+        if form["grant_type"] == "refresh_token":
+            STATE["seen"]["refreshes"] += 1
+            if form["refresh_token"] != STATE["refresh"]:
+                self.say(400, {"error": "invalid_grant"})
+                return
+            scope = form.get("scope", "")
+        else:
+            asked = STATE["codes"].pop(form["code"], None)
+            proof = hashlib.sha256(form["code_verifier"].encode()).digest()
+            proof = base64.urlsafe_b64encode(proof).decode().rstrip("=")
+            if asked is None or proof != asked["code_challenge"]:
+                self.say(400, {"error": "invalid_grant"})
+                return
+            STATE["seen"]["logins"] += 1
+            scope = asked.get("scope", "")
+        STATE["made"] += 1
+        access, refresh = (f"{kind}-s3cret-{STATE['made']}" for kind in ("access", "refresh"))
+        STATE["tokens"][access] = scope.split()
+        STATE["refresh"] = refresh
+        self.say(200, {
+            "access_token": access,
+            "refresh_token": refresh,
+            "token_type": "Bearer",
+            "expires_in": STATE["lasts"],
+            "scope": scope,
+        })
+        STATE["lasts"] = 3600
+
+    def mcp(self, asked):
+        token = self.headers.get("authorization", "").removeprefix("Bearer ")
+        where = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+        if token not in STATE["tokens"]:
+            self.say(401, None, [("www-authenticate", f'Bearer scope="use", {where}')])
+            return
+        if "id" not in asked:
+            self.say(202)
+            return
+        method, params = asked["method"], asked.get("params") or {}
+        if method == "initialize":
+            result = {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "guarded", "version": "1"},
+            }
+        elif method == "tools/list":
+            result = {"tools": TOOLS}
+        elif method == "tools/call":
+            if params["name"] == "admin" and "admin" not in STATE["tokens"][token]:
+                why = f'Bearer error="insufficient_scope", scope="admin", {where}'
+                self.say(403, None, [("www-authenticate", why)])
+                return
+            STATE["seen"]["calls"] += 1
+            words = f"You said {token}." if params["name"] == "leak" else "Hello."
+            result = {"content": [{"type": "text", "text": words}]}
+        else:
+            refused = {"code": -32601, "message": "Method not found"}
+            self.say(200, {"jsonrpc": "2.0", "id": asked["id"], "error": refused})
+            return
+        self.say(200, {"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+
+with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+    server.daemon_threads = True
+    print(server.server_address[1], flush=True)
+    # It ends with whoever started it.
+    threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
+    server.serve_forever()
