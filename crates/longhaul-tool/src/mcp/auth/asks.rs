@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
@@ -52,29 +52,13 @@ impl Asks {
     /// Whoever asks on behalf of the server at this address.
     pub(super) async fn of(server: &Url) -> Result<Self, String> {
         let near = Near::of(server).await;
-        let sieve = Sieve {
-            near,
-            proxies: proxies(),
-        };
         with_provider();
-        let client = Client::builder()
-            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(CONNECT)
-            .timeout(WHOLE)
-            .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(sieve));
-        let client = match near {
-            Near::Far => client,
-            Near::House | Near::Here => client.no_proxy(),
-        };
         // A machine without certificates can still talk without TLS.
-        let client = match server.scheme() {
-            "http" => client.tls_certs_only([]),
-            _ => client,
+        let client = match (builder(near).build(), near) {
+            (Err(_), Near::Here) => builder(near).tls_certs_only([]).build(),
+            (built, _) => built,
         };
-        let client = client.build().map_err(why)?;
+        let client = client.map_err(why)?;
         Ok(Self { client, near })
     }
 
@@ -102,6 +86,25 @@ impl Asks {
         };
         let response = request.send().await.map_err(|error| no(why(error)))?;
         read(response).await.map_err(no)
+    }
+}
+
+fn builder(near: Near) -> ClientBuilder {
+    let sieve = Sieve {
+        near,
+        proxies: proxies(),
+    };
+    let client = Client::builder()
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT)
+        .timeout(WHOLE)
+        .pool_max_idle_per_host(0)
+        .dns_resolver(Arc::new(sieve));
+    match near {
+        Near::Far => client,
+        Near::House | Near::Here => client.no_proxy(),
     }
 }
 

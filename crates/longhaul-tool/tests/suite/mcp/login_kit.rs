@@ -25,10 +25,6 @@ struct Wall;
 
 #[async_trait]
 impl Clock for Wall {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the SDK notes by this clock when a token came"
-    )]
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
         Timestamp::from_micros(since.as_micros() as i64)
