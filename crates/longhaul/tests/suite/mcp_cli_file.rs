@@ -163,6 +163,22 @@ fn a_broken_file_says_where_and_names_no_server() {
     assert_eq!(file.problems[0].to_string(), ".mcp.json: is no file");
 }
 
+/// A server of which this is wrong, beside one that is good.
+fn check(server: &str, says: &str) {
+    let text =
+        format!("{{\"mcpServers\": {{\n\"bad\": {server},\n\"good\": {{\"command\": \"x\"}}}}}}");
+    let (folder, file) = read(&text);
+    assert_eq!(file.problems, [], "{text}");
+    let problem = file.servers[0].problems.first().expect(&text).to_string();
+    assert!(problem.contains(says), "{server}: {problem}");
+    assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
+    assert!(problem.contains("`bad`"), "{server}: {problem}");
+    assert!(!problem.contains("s3cret"), "{server}: {problem}");
+    assert!(Filled::of(&file.servers[0], &env(&[]), folder.path()).is_err());
+    let good = file.find("good").unwrap();
+    assert!(Filled::of(good, &env(&[]), folder.path()).is_ok());
+}
+
 /// What is wrong with one server touches no other.
 #[test]
 fn a_broken_server_says_where_and_leaves_the_others_alone() {
@@ -200,6 +216,52 @@ fn a_broken_server_says_where_and_leaves_the_others_alone() {
             "which is no name",
         ),
         (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
+        (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
+        (
+            r#"{"command": "x", "elicitation": true}"#,
+            "`elicitation` is true or false, write \"decline\" or \"defaults\"",
+        ),
+        (
+            r#"{"command": "x", "elicitation": "default"}"#,
+            "unknown elicitation `default`, did you mean `defaults`?",
+        ),
+        (
+            r#"{"command": "x", "timeout": "soon"}"#,
+            "`timeout` is text",
+        ),
+        (r#"{"command": "x", "perRun": "yes"}"#, "`perRun` is text"),
+        (
+            r#"{"command": "x"}, "bad": {"command": "y"}"#,
+            "named twice",
+        ),
+    ] {
+        check(server, says);
+    }
+}
+
+#[test]
+fn a_key_that_stands_twice_is_noted_and_the_last_counts() {
+    let (_folder, file) = read(
+        r#"{"mcpServers": {"a": {"command": "x", "command": "y", "env": {"A": "1", "A": "2"}, "url2": 1}}}"#,
+    );
+    let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
+    let notes = notes.join("\n");
+    for says in [
+        "`command` stands here again",
+        "`env.A` stands here again",
+        "did you mean `url`?",
+    ] {
+        assert!(notes.contains(says), "{notes}");
+    }
+    let Some(Way::Stdio { command, env, .. }) = &file.servers[0].way else {
+        panic!("a program")
+    };
+    assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
+}
+
+#[test]
+fn what_is_wrong_with_a_login_is_said_with_its_place() {
+    for (server, says) in [
         (
             r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
             "`oauth` is a list, write an object",
@@ -228,59 +290,9 @@ fn a_broken_server_says_where_and_leaves_the_others_alone() {
             r#"{"url": "https://x.example", "oauth": {"callbackPort": 99999}}"#,
             "write a port from 1 to 65535",
         ),
-        (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
-        (
-            r#"{"command": "x", "elicitation": true}"#,
-            "`elicitation` is true or false, write \"decline\" or \"defaults\"",
-        ),
-        (
-            r#"{"command": "x", "elicitation": "default"}"#,
-            "unknown elicitation `default`, did you mean `defaults`?",
-        ),
-        (
-            r#"{"command": "x", "timeout": "soon"}"#,
-            "`timeout` is text",
-        ),
-        (r#"{"command": "x", "perRun": "yes"}"#, "`perRun` is text"),
-        (
-            r#"{"command": "x"}, "bad": {"command": "y"}"#,
-            "named twice",
-        ),
     ] {
-        let text = format!(
-            "{{\"mcpServers\": {{\n\"bad\": {server},\n\"good\": {{\"command\": \"x\"}}}}}}"
-        );
-        let (folder, file) = read(&text);
-        assert_eq!(file.problems, [], "{text}");
-        let problem = file.servers[0].problems.first().expect(&text).to_string();
-        assert!(problem.contains(says), "{server}: {problem}");
-        assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
-        assert!(problem.contains("`bad`"), "{server}: {problem}");
-        assert!(!problem.contains("s3cret"), "{server}: {problem}");
-        assert!(Filled::of(&file.servers[0], &env(&[]), folder.path()).is_err());
-        let good = file.find("good").unwrap();
-        assert!(Filled::of(good, &env(&[]), folder.path()).is_ok());
+        check(server, says);
     }
-}
-
-#[test]
-fn a_key_that_stands_twice_is_noted_and_the_last_counts() {
-    let (_folder, file) = read(
-        r#"{"mcpServers": {"a": {"command": "x", "command": "y", "env": {"A": "1", "A": "2"}, "url2": 1}}}"#,
-    );
-    let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
-    let notes = notes.join("\n");
-    for says in [
-        "`command` stands here again",
-        "`env.A` stands here again",
-        "did you mean `url`?",
-    ] {
-        assert!(notes.contains(says), "{notes}");
-    }
-    let Some(Way::Stdio { command, env, .. }) = &file.servers[0].way else {
-        panic!("a program")
-    };
-    assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
 }
 
 /// What is said of logging in is filled in like the rest.
