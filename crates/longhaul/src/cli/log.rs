@@ -52,6 +52,8 @@ pub(crate) fn warnings() {
         .with_writer(std::io::stderr)
         .with_max_level(Level::WARN)
         .with_target(false)
+        .finish()
+        .with(heard())
         .init();
 }
 
@@ -91,6 +93,8 @@ fn heard() -> Targets {
         .with_default(LevelFilter::INFO)
         // It tells who the other side says it is, and the ids of sessions.
         .with_target("rmcp", LevelFilter::WARN)
+        // Why a way to a server ended is told by whoever needed it, in our words.
+        .with_target("rmcp::transport::worker", LevelFilter::OFF)
 }
 
 /// Secrets by the names under which they may be spoken of.
@@ -282,7 +286,8 @@ mod tests {
             ("longhaul::cli", Level::DEBUG, false),
             ("rmcp", Level::INFO, false),
             ("rmcp::service", Level::INFO, false),
-            ("rmcp::transport::worker", Level::WARN, true),
+            ("rmcp::transport::worker", Level::ERROR, false),
+            ("rmcp::transport", Level::WARN, true),
             ("rmcp::service", Level::ERROR, true),
         ] {
             assert_eq!(heard().would_enable(target, &level), is_heard, "{target}");
