@@ -22,6 +22,7 @@ use longhaul_run::{Input, Step, next};
 
 pub use crate::drive::charge::{Charge, Parting};
 
+use crate::clean::Cleaner;
 use crate::drive::act::act;
 use crate::drive::compact::compact;
 use crate::drive::desk::{Arrived, Desk};
@@ -52,7 +53,11 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
         Arrived::Missing(sentence) => Some(Input::Missing(sentence)),
         Arrived::Gone => return Ok(Parting::Gone),
     };
-    while let Some(said) = input.take() {
+    while let Some(mut said) = input.take() {
+        // Whoever could not bring a part says why in words of their own.
+        if let Input::Missing(sentence) = &mut said {
+            *sentence = Cleaner(&*ports.redact).text(std::mem::take(sentence));
+        }
         if desk.ledger.tell(said).await? == Told::Gone {
             return Ok(Parting::Gone);
         }

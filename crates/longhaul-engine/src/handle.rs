@@ -30,6 +30,7 @@ pub use crate::handle::watch::Watching;
 pub use crate::handle::word::NewSteer;
 
 use crate::agent::{Agent, Defaults, Roster};
+use crate::clean::Cleaner;
 use crate::error::{Error, Refusal};
 use crate::ports::Ports;
 
@@ -44,6 +45,7 @@ pub struct Longhaul {
 impl Longhaul {
     /// A handle over these parts, for these agents.
     pub fn new(ports: Ports, roster: Roster, defaults: Defaults) -> Self {
+        let roster = Cleaner(&*ports.redact).roster(&roster);
         Self {
             ports,
             roster: Arc::new(RwLock::new(roster)),
@@ -58,6 +60,7 @@ impl Longhaul {
 
     /// Takes an agent in, in the place of one of the same name.
     pub fn register(&self, agent: Agent) {
+        let agent = self.cleaner().agent(agent);
         self.roster
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -66,6 +69,7 @@ impl Longhaul {
 
     /// Puts these agents in the place of all that were known.
     pub fn replace_agents(&self, agents: Roster) {
+        let agents = self.cleaner().roster(&agents);
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = agents;
     }
 

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod agent_view;
 mod appraise;
 mod capsule;
+mod clean;
 pub mod clock;
 mod compactor;
 mod contract;

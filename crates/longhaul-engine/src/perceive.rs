@@ -6,13 +6,14 @@ use longhaul_core::change::Blob;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::Ask;
-use longhaul_core::raw::Body;
+use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::usage::Tariff;
 use longhaul_run::Run;
 use longhaul_run::input::Perceived;
 use serde_json::{Value, json};
 
 use crate::capsule::Capsule;
+use crate::clean::Cleaner;
 use crate::compactor::compactor;
 use crate::error::Error;
 use crate::events;
@@ -44,11 +45,14 @@ pub(crate) async fn perceive(
         Err(sentence) => return Ok(Err(sentence)),
     };
     let mut blobs = Vec::new();
-    let system = body(told.system, &mut blobs);
-    let tools = body(table(capsule), &mut blobs);
+    // What others say of themselves stands in it: servers, and whoever wrote the rules.
+    let cleaner = Cleaner(&*ports.redact);
+    let system = body(cleaner.text(told.system), &mut blobs);
+    let tools = cleaner.json(&RawJson::of(&table(capsule)));
+    let tools = body(tools.as_str().to_owned(), &mut blobs);
     let mut opening = run.task().history.clone();
     opening.extend(memory);
-    opening.push(Message::user(told.asked));
+    opening.push(Message::user(cleaner.text(told.asked)));
     let mut names = capsule.models().iter().map(|found| found.name.clone());
     let ask = Ask {
         run: run.id(),
@@ -150,7 +154,7 @@ fn body(text: String, blobs: &mut Vec<Blob>) -> Body {
 }
 
 /// The table of tools as models are told of them.
-fn table(capsule: &Capsule) -> String {
+fn table(capsule: &Capsule) -> Value {
     let rows = capsule.wired().map(|(wire, equipped)| {
         let card = equipped.card();
         json!({
@@ -159,7 +163,7 @@ fn table(capsule: &Capsule) -> String {
             "schema": card.schema,
         })
     });
-    Value::Array(rows.collect()).to_string()
+    Value::Array(rows.collect())
 }
 
 /// The newest part of the thread that fits, beginning with what a person said.
@@ -168,7 +172,10 @@ async fn remember(ports: &Ports, run: &Run) -> Result<Vec<Message>, Error> {
         return Ok(Vec::new());
     };
     let messages = ports.shelves.thread(thread, MESSAGES_MAX).await?;
-    Ok(recollect(messages, TOKENS_MAX))
+    // What is a secret now may have been none when it was said.
+    let cleaner = Cleaner(&*ports.redact);
+    let messages = messages.into_iter().map(|said| cleaner.message(said));
+    Ok(recollect(messages.collect(), TOKENS_MAX))
 }
 
 /// A message of the thread for templates.

@@ -21,6 +21,7 @@ mod suite {
     mod progress;
     mod recover;
     mod secrets;
+    mod secrets_of_strangers;
     mod sim;
     mod simulation;
     mod steer;

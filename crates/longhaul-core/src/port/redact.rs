@@ -6,6 +6,29 @@ use std::borrow::Cow;
 
 use crate::raw::RawJson;
 
+/// How what stands for a secret begins, and how it ends.
+const OPENS: &str = "{{secret:";
+const CLOSES: &str = "}}";
+
+/// What stands for the secret of this name.
+pub fn stand_in(name: &str) -> String {
+    format!("{OPENS}{name}{CLOSES}")
+}
+
+/// Where the first of them stands in a text, from its first letter to its last.
+pub fn find_stand_in(text: &str) -> Option<std::ops::Range<usize>> {
+    let start = text.find(OPENS)?;
+    let name = start + OPENS.len();
+    let end = name + text[name..].find(CLOSES)? + CLOSES.len();
+    Some(start..end)
+}
+
+/// The name of the secret that the first of them stands for.
+pub fn named(text: &str) -> Option<&str> {
+    let found = &text[find_stand_in(text)?];
+    found.strip_prefix(OPENS)?.strip_suffix(CLOSES)
+}
+
 /// Whoever knows the secrets.
 pub trait Redact: Send + Sync + std::fmt::Debug {
     /// The text without them.
@@ -110,6 +133,13 @@ mod tests {
                 false => Cow::Owned(clean),
             }
         }
+    }
+
+    #[test]
+    fn what_stands_for_a_secret_says_which() {
+        assert_eq!(named(&format!("a {} b", stand_in("TOKEN"))), Some("TOKEN"));
+        assert_eq!(named("a {{secret: b"), None);
+        assert_eq!(find_stand_in("ä {{secret:A}}!"), Some(3..15));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! Never: begins what is not journaled, and never makes a call twice that must
 //! not be.
 
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
@@ -12,13 +11,13 @@ use futures_util::FutureExt as _;
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::CallId;
-use longhaul_core::message::Part;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::{ToolDone, ToolEnd};
 use longhaul_run::next::{Todo, Work};
 
+use crate::clean::Cleaner;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::bound::bound;
 use crate::drive::desk::Desk;
@@ -185,7 +184,8 @@ fn end(call: CallId, end: ToolEnd, words: &str) -> Ended {
 fn told(ended: Vec<Ended>, took: Millis, redact: &dyn Redact) -> Vec<ToolDone> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let (output, blobs) = bound(ended.call, clean(redact, ended.output), ended.pictures);
+        let output = Cleaner(redact).output(ended.output);
+        let (output, blobs) = bound(ended.call, output, ended.pictures);
         ToolDone {
             call: ended.call,
             end: ended.end,
@@ -195,18 +195,6 @@ fn told(ended: Vec<Ended>, took: Millis, redact: &dyn Redact) -> Vec<ToolDone> {
         }
     });
     done.collect()
-}
-
-/// An output without secrets: nobody reads them, and nothing keeps them.
-fn clean(redact: &dyn Redact, mut output: ToolOutput) -> ToolOutput {
-    for part in &mut output.content {
-        if let Part::Text(text) = part
-            && let Cow::Owned(clean) = redact.redact(text)
-        {
-            *text = clean.into();
-        }
-    }
-    output
 }
 
 /// Lets a tool look whether a call in doubt has happened. A look that is cut
@@ -238,7 +226,7 @@ type Seen = (Finding, Vec<Blob>);
 fn found(call: CallId, (finding, pictures): Seen, redact: &dyn Redact) -> Input {
     let (finding, blobs) = match finding {
         Finding::Happened(output) => {
-            let (output, blobs) = bound(call, clean(redact, output), pictures);
+            let (output, blobs) = bound(call, Cleaner(redact).output(output), pictures);
             (Finding::Happened(output), blobs)
         }
         Finding::NotHappened | Finding::Unknown => (finding, Vec::new()),

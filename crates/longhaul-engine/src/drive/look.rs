@@ -9,12 +9,12 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use longhaul_core::event::turn::Seen;
 use longhaul_core::port::context::{ContextProvider, Glance, Perception};
-use longhaul_core::port::redact::Redact;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::Looked;
 
+use crate::clean::Cleaner;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
@@ -107,7 +107,7 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
         gauge: None,
     };
     Ok(match ears.attend(looking).await? {
-        First::Done(Ok(seen)) => Glanced::Saw(clean(&*desk.ports.redact, seen)),
+        First::Done(Ok(seen)) => Glanced::Saw(Cleaner(&*desk.ports.redact).seen(seen)),
         First::Done(Err(why)) => Glanced::Else(Some(Input::Missing(format!(
             "Nobody could look at the world for agent `{}`: {why}. Mend what looks for it, then \
              answer here: it is asked again.",
@@ -117,16 +117,6 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
         First::Cut(Cut::Stopping) => Glanced::Else(Some(Input::Release)),
         First::Cut(Cut::Lost) => Glanced::Else(None),
     })
-}
-
-/// What was seen, without secrets: it is journaled, and the model reads it.
-fn clean(redact: &dyn Redact, seen: Perception) -> Perception {
-    let context = seen.context.into_iter();
-    let context = context.map(|(name, value)| (name, redact.redact_json(&value)));
-    Perception {
-        world: redact.redact_json(&seen.world),
-        context: context.collect(),
-    }
 }
 
 /// Looks, a few times at most; the error says why the last look failed.

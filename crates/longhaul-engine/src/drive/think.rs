@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::appraise::appraise;
 use crate::capsule::Capsule;
+use crate::clean::Cleaner;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
@@ -39,6 +40,20 @@ pub(super) enum Heard {
 }
 
 impl Heard {
+    /// The same without secrets: what a provider says is a stranger's word.
+    fn clean(self, cleaner: Cleaner<'_>) -> Self {
+        match self {
+            Self::Reply(answered) => Self::Reply(cleaner.answered(answered)),
+            Self::Failed(failure) => Self::Failed(cleaner.failure(failure)),
+            Self::CutOff { text, usage, cost } => Self::CutOff {
+                text: cleaner.words(&text),
+                usage,
+                cost,
+            },
+            Self::Gone => Self::Gone,
+        }
+    }
+
     /// What is told: of a reply what `made` makes of it; none: nothing is.
     pub(super) fn told(
         self,
@@ -88,6 +103,7 @@ pub(super) async fn ask_model(
 ) -> Result<(Heard, Millis), Error> {
     let begun = desk.ports.clock.nanos();
     let heard = put(desk, ask, purpose).await?;
+    let heard = heard.clean(Cleaner(&*desk.ports.redact));
     let took = desk.ports.clock.nanos().saturating_sub(begun) / 1_000_000;
     Ok((heard, Millis(took)))
 }

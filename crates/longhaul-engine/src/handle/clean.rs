@@ -1,135 +1,149 @@
 //! Takes secrets out of what people and programs say, before anything is kept of it.
 //!
-//! Never: looks into what only names things, such as keys and labels.
-
-use std::borrow::Cow;
-use std::sync::Arc;
+//! Never: changes what only names things, such as keys and labels. One that holds a
+//! secret is refused.
 
 use longhaul_core::id::ResourceKey;
-use longhaul_core::message::{Block, Message, Part, Reply, ToolCall, Words};
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::gate::{Answer, Decision};
-use longhaul_core::raw::RawJson;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Refusal;
+use longhaul_run::outside::Word;
 
+use crate::agent::Agent;
+use crate::clean::Cleaner;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::task::Task;
 
 impl Longhaul {
+    pub(super) fn cleaner(&self) -> Cleaner<'_> {
+        Cleaner(&*self.ports.redact)
+    }
+
     /// A text without secrets.
-    pub(super) fn clean(&self, text: String) -> String {
-        match self.ports.redact.redact(&text) {
-            Cow::Owned(clean) => clean,
-            Cow::Borrowed(_) => text,
+    pub(super) fn clean(&self, text: impl Into<String>) -> String {
+        self.cleaner().text(text.into())
+    }
+
+    /// Refuses a name that holds a secret: it would be another name without it.
+    pub(super) fn is_no_secret(&self, what: &str, name: &str) -> Result<(), Error> {
+        let Some(secret) = self.cleaner().found_in(name) else {
+            return Ok(());
+        };
+        let why = format!(
+            "{what} holds the secret `{secret}`, and names are kept and shown as they are: \
+             take another"
+        );
+        Err(Refusal::BadTask(why).into())
+    }
+
+    /// Refuses an agent whose file has a secret where it is not only read.
+    pub(super) fn agent_is_clean(&self, agent: &Agent, definition: &[u8]) -> Result<(), Error> {
+        let definition = String::from_utf8_lossy(definition);
+        let Some(secret) = self.cleaner().found_in(&definition) else {
+            return Ok(());
+        };
+        let name = &agent.name;
+        let why = format!(
+            "the file of agent `{name}` holds the secret `{secret}` where it can't be left out, \
+             such as in `perception`, `lane` or a name: the file is kept with every run, so take \
+             it out there"
+        );
+        Err(Refusal::BadTask(why).into())
+    }
+
+    /// A task without secrets where anybody reads it or the journal keeps it. One
+    /// that has a secret for a name is refused.
+    pub(super) fn clean_task(&self, task: Task) -> Result<Task, Error> {
+        let names = [
+            ("the thread", task.thread.as_ref().map(|key| key.as_str())),
+            (
+                "the resource",
+                task.resource.as_ref().map(|key| key.as_str()),
+            ),
+            ("the lane", task.lane.as_ref().map(|key| key.as_str())),
+            ("the inbox", task.inbox.as_ref().map(|name| name.as_str())),
+            ("the type", task.kind.as_deref()),
+            ("the model", task.model.as_deref()),
+            ("the idempotency key", task.idempotency_key.as_deref()),
+        ];
+        let names = names
+            .into_iter()
+            .filter_map(|(what, name)| Some((what, name?)));
+        let tags = task.tags.iter().map(|tag| ("a tag", tag.as_str()));
+        let context = task.context.keys();
+        let context = context.map(|name| ("a name of the context", name.as_str()));
+        for (what, name) in names.chain(tags).chain(context) {
+            self.is_no_secret(what, name)?;
         }
-    }
-
-    fn clean_json(&self, json: &RawJson) -> RawJson {
-        self.ports.redact.redact_json(json)
-    }
-
-    /// A task without secrets where a model or a tool reads it, or the journal keeps
-    /// it. What the caller only wants back stays as it is.
-    pub(super) fn clean_task(&self, task: Task) -> Task {
+        let cleaner = self.cleaner();
         let context = task.context.iter();
-        let context = context.map(|(name, value)| (name.clone(), self.clean_json(value)));
+        let context = context.map(|(name, value)| (name.clone(), cleaner.json(value)));
         let history = task.history.into_iter();
-        Task {
-            input: self.clean_json(&task.input),
+        Ok(Task {
+            input: cleaner.json(&task.input),
             context: context.collect(),
-            history: history.map(|message| self.clean_message(message)).collect(),
-            actor: task.actor.as_ref().map(|actor| self.clean_json(actor)),
+            history: history.map(|message| cleaner.message(message)).collect(),
+            submitter: task.submitter.map(|name| cleaner.text(name)),
+            actor: task.actor.as_ref().map(|actor| cleaner.json(actor)),
+            links: task.links.as_ref().map(|links| cleaner.json(links)),
+            metadata: task.metadata.as_ref().map(|data| cleaner.json(data)),
             ..task
-        }
+        })
     }
 
     /// An answer without secrets.
     pub(super) fn clean_answer(&self, answer: Answer) -> Answer {
+        let cleaner = self.cleaner();
         Answer {
             decision: match answer.decision {
-                Decision::Edit(input) => Decision::Edit(self.clean_json(&input)),
-                Decision::Answer(words) => Decision::Answer(self.clean(words)),
+                Decision::Edit(input) => Decision::Edit(cleaner.json(&input)),
+                Decision::Answer(words) => Decision::Answer(cleaner.text(words)),
                 plain @ (Decision::Approve | Decision::Reject | Decision::Complete) => plain,
             },
-            note: answer.note.map(|note| self.clean(note)),
-            payload: answer.payload.as_ref().map(|json| self.clean_json(json)),
+            by: cleaner.text(answer.by),
+            note: answer.note.map(|note| cleaner.text(note)),
+            payload: answer.payload.as_ref().map(|json| cleaner.json(json)),
             ..answer
         }
     }
 
+    /// A word to a run without secrets, and without one in its speaker's name.
+    pub(super) fn clean_word(&self, mut word: Word) -> Word {
+        let clean = |text: &mut String| *text = self.clean(std::mem::take(text));
+        match &mut word {
+            Word::Steer { text, by, .. } | Word::ChangeSteer { text, by, .. } => {
+                clean(text);
+                clean(by);
+            }
+            Word::Cancel { by, reason } => {
+                clean(by);
+                clean(reason);
+            }
+            Word::WithdrawSteer { by, .. }
+            | Word::Pause { by }
+            | Word::Resume { by, .. }
+            | Word::RaiseBudget { by, .. }
+            | Word::RevokeRule { by, .. } => clean(by),
+            // These say what was kept before, without any.
+            Word::Answer { .. } | Word::Timer(_) | Word::ChildEnded { .. } | Word::Surface(_) => {}
+        }
+        word
+    }
+
     /// A note without secrets.
     pub(super) fn clean_note(&self, of: &ResourceKey, note: NewNote) -> Result<NewNote, Error> {
+        self.is_no_secret("the resource", of.as_str())?;
+        self.is_no_secret("the note's key", note.key())?;
         let written = note.kept(of, Timestamp::default());
         let text = self.clean(written.text.clone());
-        let tags: Vec<String> = written
-            .tags
-            .iter()
-            .map(|tag| self.clean(tag.clone()))
-            .collect();
+        let tags = written.tags.iter().map(|tag| self.clean(tag.clone()));
+        let tags: Vec<String> = tags.collect();
         if text == written.text && tags == written.tags {
             return Ok(note);
         }
         let clean = NewNote::new(note.key(), text, tags, written.run);
         clean.map_err(|bad| Refusal::BadTask(bad.to_string()).into())
-    }
-
-    /// A message without secrets.
-    pub(super) fn clean_message(&self, message: Message) -> Message {
-        match message {
-            Message::User(parts) => Message::User(self.clean_parts(parts)),
-            Message::Assistant(reply) => {
-                let blocks = reply.blocks.iter();
-                Message::Assistant(Arc::new(Reply {
-                    dialect: reply.dialect.clone(),
-                    blocks: blocks.filter_map(|block| self.clean_block(block)).collect(),
-                }))
-            }
-            Message::Results(mut results) => {
-                for result in &mut results {
-                    result.content = self.clean_parts(std::mem::take(&mut result.content));
-                }
-                Message::Results(results)
-            }
-        }
-    }
-
-    fn clean_parts(&self, parts: Vec<Part>) -> Vec<Part> {
-        let clean = parts.into_iter().map(|part| match part {
-            Part::Text(text) => Part::Text(self.clean_words(&text)),
-            Part::Image(_) => part,
-        });
-        clean.collect()
-    }
-
-    fn clean_words(&self, text: &Arc<str>) -> Arc<str> {
-        match self.ports.redact.redact(text) {
-            Cow::Owned(clean) => clean.into(),
-            Cow::Borrowed(_) => Arc::clone(text),
-        }
-    }
-
-    /// None: a thought is sealed, and one that is changed would be refused.
-    fn clean_block(&self, block: &Block) -> Option<Block> {
-        let extra = |extra: &Option<RawJson>| extra.as_ref().map(|json| self.clean_json(json));
-        Some(match block {
-            Block::Text(words) => Block::Text(Words {
-                text: self.clean_words(&words.text),
-                extra: extra(&words.extra),
-            }),
-            Block::Thinking(thought) => {
-                let is_clean = self.clean_words(&thought.text) == thought.text
-                    && extra(&thought.extra) == thought.extra;
-                return is_clean.then(|| block.clone());
-            }
-            Block::ToolCall(call) => Block::ToolCall(ToolCall {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                input: self.clean_json(&call.input),
-                extra: extra(&call.extra),
-            }),
-            Block::Other(raw) => Block::Other(self.clean_json(raw)),
-        })
     }
 }

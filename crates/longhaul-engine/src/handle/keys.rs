@@ -82,13 +82,14 @@ impl Longhaul {
         if [".", ".."].contains(&name.as_str()) {
             return Err(Refusal::BadTask(format!("`{name}` is no name of a key")).into());
         }
+        self.is_no_secret("the key's name", &name)?;
         let secret = self.secret(KEY_PREFIX)?;
         let key = NewKey {
             name: ask.name,
             role: ask.role,
             hash: secret.hash(),
             span: ask.span,
-            by: ask.by,
+            by: self.clean(ask.by),
         };
         if !self.ports.keyring.add_key(key).await? {
             return Err(Error::KeyTaken(name));

@@ -57,6 +57,7 @@ impl Longhaul {
             let why = "a recipient's name has no control characters".to_owned();
             return Err(Refusal::BadTask(why).into());
         }
+        self.is_no_secret("the recipient's name", name)?;
         let gate = self.gate(ask.gate).await?;
         match gate.status {
             GateStatus::Open => {}
@@ -74,7 +75,7 @@ impl Longhaul {
             gate: ask.gate,
             digest: standing_digest(&gate),
             recipient: name.to_owned(),
-            by: ask.by,
+            by: self.clean(ask.by),
         };
         self.ports.keyring.add_link(link).await?;
         Ok(secret)

@@ -60,9 +60,10 @@ impl Longhaul {
     pub async fn add_to_thread(&self, thread: &ThreadKey, said: Vec<Said>) -> Result<(), Error> {
         let bytes = said.iter().map(Said::bytes).sum();
         within("what is added to a thread", bytes, SAID_BYTES_MAX)?;
+        self.is_no_secret("the thread", thread.as_str())?;
         let messages = said.into_iter().map(Said::message);
         let messages = messages
-            .map(|message| self.clean_message(message))
+            .map(|message| self.cleaner().message(message))
             .collect();
         Ok(self.ports.shelves.extend_thread(thread, messages).await?)
     }

@@ -2,6 +2,8 @@
 //!
 //! Never: one caller's answer to another. A key belongs to whoever sent it.
 
+use std::borrow::Cow;
+
 use longhaul_core::port::keyring::{Begun, Reply, ReplyAsk, ReplyKey};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
@@ -18,6 +20,7 @@ const LEASE: Millis = Millis::from_secs(60);
 impl Longhaul {
     /// Begins a request that must count once.
     pub async fn begin_reply(&self, of: ReplyKey, body: Hash) -> Result<Begun, Error> {
+        self.is_no_secret("the idempotency key", &of.key)?;
         let ask = ReplyAsk {
             of,
             body,
@@ -28,7 +31,13 @@ impl Longhaul {
     }
 
     /// Keeps the answer of a request that was begun.
-    pub async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Result<(), Error> {
+    pub async fn keep_reply(&self, of: ReplyKey, mut reply: Reply) -> Result<(), Error> {
+        // An answer may repeat what was asked.
+        if let Ok(body) = std::str::from_utf8(&reply.body)
+            && let Cow::Owned(clean) = self.ports.redact.redact(body)
+        {
+            reply.body = clean.into_bytes();
+        }
         Ok(self.ports.keyring.keep_reply(of, reply).await?)
     }
 

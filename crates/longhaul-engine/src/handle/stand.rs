@@ -27,7 +27,7 @@ impl Longhaul {
     /// Ends a run. When this returns nothing more of it can start.
     pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         within("the reason", reason.len(), REASON_BYTES_MAX)?;
-        let (by, reason) = (by.to_owned(), self.clean(reason.to_owned()));
+        let (by, reason) = (self.clean(by), self.clean(reason));
         let close = Input::Close {
             by: by.clone(),
             reason: reason.clone(),
@@ -43,7 +43,7 @@ impl Longhaul {
 
     /// Stills a run until somebody lets it go on.
     pub async fn pause(&self, run: RunId, by: &str) -> Result<(), Error> {
-        let by = by.to_owned();
+        let by = self.clean(by);
         match self.close(run, Input::Still { by: by.clone() }).await? {
             Closed::Yes => Ok(()),
             Closed::Driven => {

@@ -63,7 +63,7 @@ impl Longhaul {
             let why = format!("1 to {TASKS_MAX} tasks are submitted at once");
             return Err(Refusal::BadTask(why).into());
         }
-        let idempotency = once(&tasks);
+        let idempotency = self.once(&tasks);
         let mut runs = Vec::new();
         let mut blobs: Vec<Blob> = Vec::new();
         for task in tasks {
@@ -106,12 +106,13 @@ impl Longhaul {
     /// The run that a task would become, and its agent's definition.
     fn prepare(&self, task: Task) -> Result<(NewRun, Blob), Error> {
         bounded(&task)?;
-        let task = self.clean_task(task);
+        let task = self.clean_task(task)?;
         let agent = self.agent(&task.agent).map_err(|like| Error::NoAgent {
             name: task.agent.clone(),
             like,
         })?;
         let definition = agent.definition();
+        self.agent_is_clean(&agent, &definition.content)?;
         let id = RunId::from_bits(self.ports.mint.bits());
         let bad = |bad: longhaul_core::id::BadId| Refusal::BadTask(bad.to_string());
         let inbox = match task.inbox.clone() {
@@ -144,6 +145,18 @@ impl Longhaul {
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
         Ok((submit(id, spec)?, definition))
+    }
+
+    /// The key under which these tasks count once.
+    fn once(&self, tasks: &[Task]) -> Option<Idempotency> {
+        let first = tasks.first()?;
+        let body = serde_json::to_value(tasks).unwrap_or_default();
+        Some(Idempotency {
+            principal: self.clean(first.submitter.clone().unwrap_or_default()),
+            key: first.idempotency_key.clone()?,
+            body: Hash::of(canonical(&body).as_bytes()),
+            keep: KEY_KEEP,
+        })
     }
 }
 
@@ -179,16 +192,4 @@ fn lane(agent: &Agent, task: &Task) -> Result<Option<LaneKey>, Error> {
     let filled = template::fill(written, &values).map_err(wrong)?;
     let lane = LaneKey::new(filled).map_err(|bad| wrong(bad.to_string()))?;
     Ok(Some(lane))
-}
-
-/// The key under which these tasks count once.
-fn once(tasks: &[Task]) -> Option<Idempotency> {
-    let first = tasks.first()?;
-    let body = serde_json::to_value(tasks).unwrap_or_default();
-    Some(Idempotency {
-        principal: first.submitter.clone().unwrap_or_default(),
-        key: first.idempotency_key.clone()?,
-        body: Hash::of(canonical(&body).as_bytes()),
-        keep: KEY_KEEP,
-    })
 }

@@ -39,7 +39,7 @@ impl Longhaul {
         let steer = SteerId::from_bits(self.ports.mint.bits());
         let word = Word::Steer {
             steer,
-            text: self.clean(text.into()),
+            text: text.into(),
             delivery,
             by: by.to_owned(),
         };
@@ -55,7 +55,7 @@ impl Longhaul {
         if sent.iter().all(|row| row.steer != steer) {
             let word = Word::Steer {
                 steer,
-                text: self.clean(message.text),
+                text: message.text,
                 delivery: message.delivery,
                 by: message.by,
             };
@@ -68,7 +68,7 @@ impl Longhaul {
     pub async fn change_steer(&self, run: RunId, message: NewSteer) -> Result<(), Error> {
         let word = Word::ChangeSteer {
             steer: message.steer,
-            text: self.clean(message.text),
+            text: message.text,
             delivery: message.delivery,
             by: message.by,
         };
@@ -112,6 +112,7 @@ impl Longhaul {
 
     /// Says a word to a run; where it stands in the journal.
     pub(crate) async fn say(&self, run: RunId, word: Word) -> Result<Seq, Error> {
+        let word = self.clean_word(word);
         let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
         let now = self.ports.shelves.now().await?;
         let view = View {

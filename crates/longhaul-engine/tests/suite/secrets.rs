@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery::AfterBatch;
-use longhaul_core::id::{CallId, ResourceKey, SteerId, ThreadKey};
+use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
 use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::effect::EffectClass::Once;
@@ -22,7 +22,7 @@ use crate::suite::house::{House, SECRET, answer, plan};
 const HIDDEN: &str = "{{secret:WORD}}";
 
 /// It stands nowhere, and what stands for it does so often in the journal.
-fn is_hidden(house: &House, journal: &[Entry], (what, often): (&str, usize)) {
+pub(super) fn is_hidden(house: &House, journal: &[Entry], (what, often): (&str, usize)) {
     let written = journal.iter().map(|entry| entry.event.encode().unwrap());
     let written: String = written.collect();
     assert!(!written.contains(SECRET), "{what}: {written}");
@@ -72,7 +72,7 @@ fn history() -> Vec<Message> {
 #[tokio::test]
 async fn what_comes_with_a_task_has_none() {
     type Change = fn(&mut Task);
-    let table: [(&str, usize, Change); 4] = [
+    let table: [(&str, usize, Change); 7] = [
         ("the input", 1, |task| {
             task.input = RawJson::of(&json!({ "pin": SECRET }));
         }),
@@ -84,6 +84,15 @@ async fn what_comes_with_a_task_has_none() {
         ("the actor", 1, |task| {
             task.actor = Some(RawJson::of(&json!({ "token": SECRET })));
         }),
+        ("the links", 1, |task| {
+            task.links = Some(RawJson::of(&json!({ "at": SECRET })));
+        }),
+        ("the metadata", 1, |task| {
+            task.metadata = Some(RawJson::of(&json!([SECRET])));
+        }),
+        ("the submitter", 1, |task| {
+            task.submitter = Some(format!("cli:{SECRET}"));
+        }),
     ];
     for (what, often, change) in table {
         let house = plan([]).agent(|agent| agent.context = vec!["user".into()]);
@@ -93,6 +102,55 @@ async fn what_comes_with_a_task_has_none() {
         let run = house.longhaul.submit(task).await.unwrap();
         is_hidden(&house, &house.ended(run).await, (what, often));
     }
+}
+
+#[tokio::test]
+async fn a_name_that_is_one_is_refused() {
+    type Change = fn(&mut Task, &str);
+    let table: [(&str, Change); 9] = [
+        ("the thread", |task, name| {
+            task.thread = Some(ThreadKey::new(name).unwrap());
+        }),
+        ("the resource", |task, name| {
+            task.resource = Some(ResourceKey::new(name).unwrap());
+        }),
+        ("the lane", |task, name| {
+            task.lane = Some(LaneKey::new(name).unwrap());
+        }),
+        ("the inbox", |task, name| {
+            task.inbox = Some(InboxName::new(name).unwrap());
+        }),
+        ("the type", |task, name| task.kind = Some(name.to_owned())),
+        ("the model", |task, name| task.model = Some(name.to_owned())),
+        ("a tag", |task, name| task.tags = vec![name.to_owned()]),
+        ("the idempotency key", |task, name| {
+            task.idempotency_key = Some(name.to_owned());
+        }),
+        ("a name of the context", |task, name| {
+            task.context = [(name.to_owned(), RawJson::of(&1))].into();
+        }),
+    ];
+    let house = plan([]).open();
+    let refused = |what: &str, said: String| {
+        let right = said.contains(what) && said.contains("`WORD`") && !said.contains(SECRET);
+        assert!(right, "{what}: {said}");
+    };
+    for (what, change) in table {
+        let mut task = Task::new("tester", "Do it.");
+        change(&mut task, SECRET);
+        let said = house.longhaul.submit(task).await.unwrap_err();
+        refused(what, said.to_string());
+    }
+    let (thread, ada) = (
+        ThreadKey::new(SECRET).unwrap(),
+        ResourceKey::new(SECRET).unwrap(),
+    );
+    let said = house.longhaul.add_to_thread(&thread, Vec::new()).await;
+    refused("the thread", said.unwrap_err().to_string());
+    let note = NewNote::new("1", "plain", Vec::new(), None).unwrap();
+    let said = house.longhaul.remember(&ada, note).await.unwrap_err();
+    refused("the resource", said.to_string());
+    assert!(!format!("{:?}", house.store).contains(SECRET));
 }
 
 #[tokio::test]
@@ -149,13 +207,14 @@ async fn what_is_written_to_a_run_has_none() {
     let house = plan([Line::call("wait", json!({ "signal": "go" }))]).at_work();
     let run = house.submit().await;
     house.gate(run).await;
-    let (longhaul, by) = (&house.longhaul, "cli:anna");
+    let by = &format!("cli:{SECRET}");
+    let longhaul = &house.longhaul;
     longhaul.steer(run, SECRET, AfterBatch, by).await.unwrap();
     let message = |bits, text: &str| NewSteer {
         steer: SteerId::from_bits(bits),
         text: text.to_owned(),
         delivery: AfterBatch,
-        by: by.to_owned(),
+        by: by.clone(),
     };
     let once = longhaul.steer_once(run, message(7, SECRET)).await;
     once.unwrap();

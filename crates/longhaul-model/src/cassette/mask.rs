@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use longhaul_core::port::redact;
+
 use crate::secrets::{HIDDEN_FROM, spellings};
 
 /// Secrets by the names that stand in their place.
@@ -20,7 +22,7 @@ impl Mask {
             if value.len() < HIDDEN_FROM {
                 continue;
             }
-            let stand_in = format!("{{{{secret:{name}}}}}");
+            let stand_in = redact::stand_in(name);
             for spelled in spellings(value) {
                 found.push((spelled, stand_in.clone()));
             }

@@ -30,6 +30,8 @@ pub(crate) enum Line {
     Calls(Vec<(&'static str, Value)>),
     /// It fails.
     Fail(FailureClass),
+    /// It fails in these words.
+    FailSaying(FailureClass, &'static str),
     /// Its adapter panics.
     Panic,
     /// It speaks these words, then goes on with the next line.
@@ -119,6 +121,7 @@ impl Model for Actor {
                     return Ok(answered(blocks.collect(), StopReason::ToolUse));
                 }
                 Line::Fail(class) => return Err(Failure::new(class, "the provider said no")),
+                Line::FailSaying(class, words) => return Err(Failure::new(class, words)),
                 Line::Panic => panic!("an adapter with a mistake"),
                 Line::Speak(text, then) => {
                     ear.words(text);

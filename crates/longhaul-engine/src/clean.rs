@@ -1,0 +1,211 @@
+//! Takes secrets out of whatever is about to be kept: texts, data, messages, the
+//! words of models and of agents' files.
+//!
+//! Never: changes a name that something is found by, or what a program is told.
+//! Whoever sees a secret there refuses it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::failure::Failure;
+use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall, Words};
+use longhaul_core::policy::gate::Verdict;
+use longhaul_core::port::context::Perception;
+use longhaul_core::port::model::Answered;
+use longhaul_core::port::redact::{Redact, find_stand_in, named};
+use longhaul_core::raw::RawJson;
+
+use crate::agent::{Agent, Roster};
+
+/// Whoever knows the secrets, at work.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cleaner<'a>(pub(crate) &'a dyn Redact);
+
+impl Cleaner<'_> {
+    /// A text without secrets.
+    pub(crate) fn text(self, text: String) -> String {
+        match self.0.redact(&text) {
+            Cow::Owned(clean) => clean,
+            Cow::Borrowed(_) => text,
+        }
+    }
+
+    /// Data without secrets.
+    pub(crate) fn json(self, json: &RawJson) -> RawJson {
+        self.0.redact_json(json)
+    }
+
+    fn extra(self, extra: Option<&RawJson>) -> Option<RawJson> {
+        extra.map(|json| self.json(json))
+    }
+
+    /// The words that stand in a message without secrets.
+    pub(crate) fn words(self, text: &Arc<str>) -> Arc<str> {
+        match self.0.redact(text) {
+            Cow::Owned(clean) => clean.into(),
+            Cow::Borrowed(_) => Arc::clone(text),
+        }
+    }
+
+    /// The secret that a name holds; none: it holds none. What it is called, never
+    /// what it is.
+    pub(crate) fn found_in(self, name: &str) -> Option<String> {
+        match self.0.redact(name) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(clean) => Some(named(&clean).unwrap_or("of this project").to_owned()),
+        }
+    }
+
+    /// A template without secrets. What stands for one looks like a template
+    /// itself, so that it is written as the text that it is.
+    fn template(self, source: String) -> String {
+        let Cow::Owned(clean) = self.0.redact(&source) else {
+            return source;
+        };
+        let mut written = String::with_capacity(clean.len());
+        let mut rest = clean.as_str();
+        while let Some(found) = find_stand_in(rest) {
+            written.push_str(&rest[..found.start]);
+            written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
+            rest = &rest[found.end..];
+        }
+        written.push_str(rest);
+        written
+    }
+
+    /// A message without secrets.
+    pub(crate) fn message(self, message: Message) -> Message {
+        match message {
+            Message::User(parts) => Message::User(self.parts(parts)),
+            Message::Assistant(reply) => Message::Assistant(self.reply(&reply)),
+            Message::Results(mut results) => {
+                for result in &mut results {
+                    result.content = self.parts(std::mem::take(&mut result.content));
+                }
+                Message::Results(results)
+            }
+        }
+    }
+
+    fn parts(self, parts: Vec<Part>) -> Vec<Part> {
+        let clean = parts.into_iter().map(|part| match part {
+            Part::Text(text) => Part::Text(self.words(&text)),
+            Part::Image(_) => part,
+        });
+        clean.collect()
+    }
+
+    /// The output of a call without secrets.
+    pub(crate) fn output(self, mut output: ToolOutput) -> ToolOutput {
+        output.content = self.parts(output.content);
+        output
+    }
+
+    fn reply(self, reply: &Arc<Reply>) -> Arc<Reply> {
+        let blocks = reply.blocks.iter();
+        let blocks: Vec<Block> = blocks.filter_map(|block| self.block(block)).collect();
+        if blocks == reply.blocks {
+            return Arc::clone(reply);
+        }
+        Arc::new(Reply {
+            dialect: reply.dialect.clone(),
+            blocks,
+        })
+    }
+
+    /// None: a thought is sealed, and one that is changed would be refused.
+    fn block(self, block: &Block) -> Option<Block> {
+        Some(match block {
+            Block::Text(words) => Block::Text(Words {
+                text: self.words(&words.text),
+                extra: self.extra(words.extra.as_ref()),
+            }),
+            Block::Thinking(thought) => {
+                let is_clean = self.words(&thought.text) == thought.text
+                    && self.extra(thought.extra.as_ref()) == thought.extra;
+                return is_clean.then(|| block.clone());
+            }
+            Block::ToolCall(call) => Block::ToolCall(ToolCall {
+                id: call.id.clone(),
+                name: self.text(call.name.clone()),
+                input: self.json(&call.input),
+                extra: self.extra(call.extra.as_ref()),
+            }),
+            Block::Other(raw) => Block::Other(self.json(raw)),
+        })
+    }
+
+    /// What a model answered, without secrets: whoever answers for it is a stranger.
+    pub(crate) fn answered(self, answered: Answered) -> Answered {
+        Answered {
+            reply: self.reply(&answered.reply),
+            stop: match answered.stop {
+                StopReason::Other(words) => StopReason::Other(self.text(words)),
+                stop @ (StopReason::EndTurn
+                | StopReason::ToolUse
+                | StopReason::MaxTokens
+                | StopReason::PauseTurn
+                | StopReason::Refusal) => stop,
+            },
+            model: self.text(answered.model),
+            ..answered
+        }
+    }
+
+    /// A failure without secrets.
+    pub(crate) fn failure(self, failure: Failure) -> Failure {
+        Failure {
+            message: self.text(failure.message),
+            request_id: failure.request_id.map(|id| self.text(id)),
+            ..failure
+        }
+    }
+
+    /// What was seen, without secrets: it is journaled, and the model reads it.
+    pub(crate) fn seen(self, seen: Perception) -> Perception {
+        let context = seen.context.into_iter();
+        let context = context.map(|(name, value)| (self.text(name), self.json(&value)));
+        Perception {
+            world: self.json(&seen.world),
+            context: context.collect(),
+        }
+    }
+
+    /// An agent without secrets in what is read of its file, by models or people.
+    pub(crate) fn agent(self, mut agent: Agent) -> Agent {
+        for rule in &mut agent.rules {
+            match &mut rule.verdict {
+                Verdict::Ask(words) | Verdict::Deny(words) => {
+                    *words = self.text(std::mem::take(words));
+                }
+                Verdict::Allow => {}
+            }
+        }
+        if let Some(gate) = &mut agent.result_gate {
+            gate.ask = self.text(std::mem::take(&mut gate.ask));
+        }
+        for skill in &mut agent.skills {
+            skill.description = self.text(std::mem::take(&mut skill.description));
+        }
+        for written in agent.events.values_mut() {
+            *written = self.template(std::mem::take(written));
+        }
+        Agent {
+            description: self.text(agent.description),
+            output: agent.output.as_ref().map(|schema| self.json(schema)),
+            house_rules: self.text(agent.house_rules),
+            prompt: self.template(agent.prompt),
+            ..agent
+        }
+    }
+
+    /// All agents, each without secrets.
+    pub(crate) fn roster(self, roster: &Roster) -> Roster {
+        let mut clean = Roster::default();
+        for agent in roster.all() {
+            clean.register(self.agent(Agent::clone(agent)));
+        }
+        clean
+    }
+}
