@@ -87,7 +87,7 @@ pub(crate) async fn bring(
 ) -> Result<Brought, String> {
     let mut brought = Brought::new();
     for name in names {
-        let Some(supplied) = ports.supplies.find(name, stay).await else {
+        let Some(supplied) = ports.supplies.find_for(agent, name, stay).await else {
             return Err(format!(
                 "Agent `{}` uses the tool `{name}`, which this worker does not have. \
                  Configure it, or start a worker that has it.",

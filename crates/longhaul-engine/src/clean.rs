@@ -20,7 +20,7 @@ use crate::agent::{Agent, Roster};
 
 /// Whoever knows the secrets, at work.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cleaner<'a>(pub(crate) &'a dyn Redact);
+pub struct Cleaner<'a>(pub &'a dyn Redact);
 
 impl Cleaner<'_> {
     /// A text without secrets.
@@ -173,7 +173,7 @@ impl Cleaner<'_> {
     }
 
     /// An agent without secrets in what is read of its file, by models or people.
-    pub(crate) fn agent(self, mut agent: Agent) -> Agent {
+    pub fn agent(self, mut agent: Agent) -> Agent {
         for rule in &mut agent.rules {
             match &mut rule.verdict {
                 Verdict::Ask(words) | Verdict::Deny(words) => {

@@ -12,6 +12,8 @@ use longhaul_core::raw::RawJson;
 use longhaul_run::unfenced;
 use serde_json::{Map, Value, json};
 
+use crate::circle::circle;
+
 /// A longer schema is none that a model could follow.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
@@ -45,6 +47,9 @@ impl Contract {
             return Err("a JSON Schema is an object".to_owned());
         }
         let validator = jsonschema::validator_for(&value).map_err(|why| why.to_string())?;
+        if let Some(why) = circle(&value) {
+            return Err(why);
+        }
         Ok(Self {
             schema: RawJson::of(&value),
             validator: Arc::new(validator),

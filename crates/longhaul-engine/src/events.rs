@@ -169,7 +169,7 @@ mod tests {
             json!({ "item": "{{ nothing }}" }),
             Ok("Ada (trade) buys {{ nothing }}."),
         );
-        check(Some("trade"), json!({}), Err("undefined"));
+        check(Some("trade"), json!({}), Err("`input.item` is missing"));
         check(
             Some("quake"),
             json!({ "strength": 6 }),

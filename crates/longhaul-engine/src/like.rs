@@ -18,6 +18,13 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
+/// The known words, the most alike first.
+pub(crate) fn sorted<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all: Vec<&str> = known.into_iter().collect();
+    all.sort_by(|one, other| likeness(word, other).total_cmp(&likeness(word, one)));
+    all
+}
+
 /// One slip of the fingers is enough to make a short word look strange.
 fn likeness(word: &str, name: &str) -> f64 {
     let slip = name.len() >= 3 && strsim::osa_distance(word, name) == 1;

@@ -58,6 +58,16 @@ pub trait Supplies: Send + Sync + fmt::Debug {
     /// to configure.
     async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>>;
 
+    /// The same for this agent, where who asks makes a difference.
+    async fn find_for(
+        &self,
+        _agent: &Agent,
+        name: &str,
+        stay: Stay,
+    ) -> Option<Result<Vec<Equipped>, String>> {
+        self.find(name, stay).await
+    }
+
     /// A run has let go of everything: what was opened for it alone is closed.
     async fn let_go(&self, stay: Stay);
 }

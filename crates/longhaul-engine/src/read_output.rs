@@ -24,6 +24,9 @@ const SHOWN_BYTES: usize = 12 * 1024;
 /// So many matching lines are shown.
 const LINES_MAX: usize = 200;
 
+/// No result is so long, and every program can write this number exactly.
+const OFFSET_MAX: u64 = (1 << 53) - 1;
+
 const PAGE: usize = 500;
 
 /// Pages through long results.
@@ -53,7 +56,12 @@ impl ReadOutput {
                 "pattern": "^t[0-9]{1,9}\\.[0-9]{1,5}$",
                 "description": "The call, as the cut result names it, such as `t3.1`",
             },
-            "offset": { "type": "integer", "minimum": 0, "description": "From this byte on" },
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": OFFSET_MAX,
+                "description": "From this byte on",
+            },
             "grep": {
                 "type": "string",
                 "minLength": 1,
@@ -167,10 +175,13 @@ impl Tool for ReadOutput {
 /// A piece of the text, whole letters only, and where it goes on.
 fn page(text: &str, offset: usize) -> String {
     if offset >= text.len() {
-        return format!(
-            "[longhaul] There are {} bytes; nothing follows.",
-            text.len()
-        );
+        return match text.len() {
+            0 => "[longhaul] The result is empty: it has 0 bytes.".to_owned(),
+            bytes => format!(
+                "[longhaul] Nothing stands at offset {offset}: the result has {bytes} bytes. Read \
+                 with an offset below {bytes}."
+            ),
+        };
     }
     let border = |at: usize| {
         (at..=text.len())
@@ -225,6 +236,28 @@ mod tests {
             }
         }
         assert_eq!(read, text);
+    }
+
+    #[test]
+    fn whoever_reads_behind_the_end_hears_how_long_it_is() {
+        let far = usize::try_from(OFFSET_MAX).unwrap();
+        for (text, offset, said) in [
+            ("", 0, "[longhaul] The result is empty: it has 0 bytes."),
+            (
+                "abc",
+                3,
+                "[longhaul] Nothing stands at offset 3: the result has 3 bytes. Read with an offset below 3.",
+            ),
+            (
+                "ä",
+                far,
+                "[longhaul] Nothing stands at offset 9007199254740991: the result has 2 bytes. Read with an offset below 2.",
+            ),
+            // Not a whole letter: it begins with the next one.
+            ("äb", 1, "b\n\n[longhaul] This is the end, byte 3."),
+        ] {
+            assert_eq!(page(text, offset), said);
+        }
     }
 
     #[test]

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::raw::RawJson;
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Value, json};
+
+use crate::missing::missing;
 
 /// So many steps may a template take.
 const FUEL: u64 = 100_000;
@@ -26,7 +28,10 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     environment.set_recursion_limit(32);
     let filled = environment
         .render_str(source, minijinja::value::Serde(values))
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| match error.kind() {
+            ErrorKind::UndefinedError => missing(source, values, error.line()),
+            _ => error.to_string(),
+        })?;
     if filled.len() > TEXT_BYTES_MAX {
         return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
     }
@@ -72,8 +77,11 @@ mod tests {
     fn templates_are_filled_strictly() {
         check("plain { text }", Ok("plain { text }"));
         check("repo:{{ input.repo }}", Ok("repo:a/b"));
-        check("{{ input.branch }}", Err("undefined"));
-        check("{{ nothing }}", Err("undefined"));
+        check(
+            "{{ input.branch }}",
+            Err("line 1: `input.branch` is missing"),
+        );
+        check("{{ nothing }}", Err("line 1: `nothing` is missing"));
         check("{% include 'x' %}", Err("template"));
     }
 

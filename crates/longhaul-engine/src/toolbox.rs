@@ -10,6 +10,8 @@ use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::{Tool, ToolCard};
 use serde_json::Value;
 
+use crate::circle::circle;
+
 /// So many faults of one input are named.
 const FAULTS_MAX: usize = 5;
 
@@ -51,10 +53,15 @@ impl Equipped {
     }
 
     fn of(card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<Self, BadTool> {
-        let validator = jsonschema::validator_for(&card.schema).map_err(|why| BadTool::Schema {
+        let broken = |why: String| BadTool::Schema {
             tool: card.name.clone(),
-            why: why.to_string(),
-        })?;
+            why,
+        };
+        let validator = jsonschema::validator_for(&card.schema);
+        let validator = validator.map_err(|why| broken(why.to_string()))?;
+        if let Some(why) = circle(&card.schema) {
+            return Err(broken(why));
+        }
         Ok(Self {
             tool,
             card: Arc::new(card),

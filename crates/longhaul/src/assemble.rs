@@ -17,7 +17,6 @@ pub mod providers;
 mod redactor;
 pub mod sender;
 pub mod supplies;
-pub mod unwalled;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use longhaul_core::port::store::{Store, StoreError};
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
+use longhaul_engine::clean::Cleaner;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::feed::Feed;
 use longhaul_engine::mint::UuidMint;
@@ -55,12 +55,11 @@ use crate::assemble::out::Out;
 use crate::assemble::redactor::Redactor;
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
-use crate::assemble::unwalled::Unwalled;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp;
 use crate::mcp::file::McpFile;
 use crate::skills;
-use crate::trust::found::{self, SENDER, SHELL};
+use crate::trust::found::{SENDER, SHELL};
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +173,7 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
     let file = McpFile::of(&config);
     let line = clients::line(&config, &file, &clock);
     let served = Arc::new(Served::new(&config, file, line));
-    let shell = unwalled(&config, &clock)?;
+    let shell = shell(&config, &clock)?;
     let withheld = Withheld::new(&config, Arc::clone(&served), out.sender, shell);
     let ports = Ports {
         store: store.clone(),
@@ -219,15 +218,6 @@ fn shell(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, Assem
     Ok(Arc::new(shell))
 }
 
-/// The same, with who would use it.
-fn unwalled(config: &Config, clock: &Arc<dyn Clock>) -> Result<Unwalled, AssembleError> {
-    let (config, tools) = (config.clone(), toolbox(config, clock)?);
-    Ok(Unwalled {
-        tool: shell(&config, clock)?,
-        agents: Box::new(move || found::unwalled(&agents(&config, &tools, Path::new("")))),
-    })
-}
-
 fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbox, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         Vault::new(config.data().join("vault"), clock.clone()).tools()?;
@@ -268,6 +258,11 @@ pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
     let mut loaded = on_shelf(config, tools, (said, &skills), load);
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
+    // Known everywhere as what runs are pinned to: without secrets.
+    let redactor = Redactor(mask(config));
+    for one in &mut loaded.agents {
+        one.agent = Cleaner(&redactor).agent(one.agent.clone());
+    }
     loaded
 }
 

@@ -37,6 +37,7 @@ mod suite {
     mod people_cli;
     mod project;
     mod providers;
+    mod secrets_cli;
     mod served;
     mod served_cli;
     mod serving;

@@ -6,6 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::raw::{RawJson, canonical};
+use longhaul_engine::circle::circle;
 use serde_json::Value;
 
 use crate::agents::sheet::Sheet;
@@ -68,6 +69,9 @@ fn judged(value: Value) -> Result<RawJson, String> {
             ),
             None => format!("is no JSON Schema: {}", short(&why.to_string())),
         });
+    }
+    if let Some(why) = circle(&value) {
+        return Err(format!("says nothing: {}", short(&why)));
     }
     RawJson::parse(canonical(&value)).map_err(|error| format!("can't be kept: {error}"))
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
+use longhaul_engine::agent::Agent;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
 use longhaul_tool::message::{Deliver, Messages, SendMessage};
 use longhaul_tool::outbound::Guarded;
 
 use crate::assemble::supplies::Served;
-use crate::assemble::unwalled::Unwalled;
 use crate::config::key::DELIVER;
 use crate::config::settings::Config;
 use crate::trust::found::{self, SENDER, SHELL};
@@ -87,14 +87,14 @@ pub(crate) fn leaves(root: &Path, file: &Path) -> bool {
 pub struct Withheld {
     served: Arc<Served>,
     sender: Sender,
-    shell: Unwalled,
+    shell: Arc<dyn Tool>,
     root: PathBuf,
     warden: Warden,
 }
 
 impl Withheld {
     /// What is handed out only to those who may have it.
-    pub fn new(config: &Config, served: Arc<Served>, sender: Sender, shell: Unwalled) -> Self {
+    pub fn new(config: &Config, served: Arc<Served>, sender: Sender, shell: Arc<dyn Tool>) -> Self {
         Self {
             served,
             sender,
@@ -105,10 +105,10 @@ impl Withheld {
     }
 
     /// What this tool waits for, as it stands now; none: it is not withheld.
-    fn held(&self, name: &str) -> Option<(&Arc<dyn Tool>, Thing)> {
+    fn held(&self, name: &str, asks: Option<&Agent>) -> Option<(&Arc<dyn Tool>, Thing)> {
         match name {
-            // Without such an agent nobody can have looked at one.
-            SHELL => Some((&self.shell.tool, found::shell(&(self.shell.agents)()))),
+            // Only to an agent: it is what a person has looked at.
+            SHELL => Some((&self.shell, found::shell(asks?))),
             SENDER => {
                 let deliver = self.sender.deliver.as_ref()?;
                 let thing = sends::delivery(&self.root, deliver)?;
@@ -119,19 +119,38 @@ impl Withheld {
     }
 }
 
-#[async_trait]
-impl Supplies for Withheld {
-    async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
-        let Some((tool, thing)) = self.held(name) else {
-            return Supplies::find(&*self.served, name, stay).await;
-        };
+impl Withheld {
+    /// The tool, if what it waits for is trusted.
+    fn handed(&self, (tool, thing): (&Arc<dyn Tool>, Thing)) -> Result<Vec<Equipped>, String> {
         let verdict = self.warden.may(&thing);
-        Some(match verdict.allows() {
+        match verdict.allows() {
             true => Equipped::new(Arc::clone(tool))
                 .map(|tool| vec![tool])
                 .map_err(|bad| bad.to_string()),
             false => Err(verdict.sentence(&thing)),
-        })
+        }
+    }
+}
+
+#[async_trait]
+impl Supplies for Withheld {
+    async fn find(&self, name: &str, stay: Stay) -> Option<Result<Vec<Equipped>, String>> {
+        match self.held(name, None) {
+            Some(held) => Some(self.handed(held)),
+            None => Supplies::find(&*self.served, name, stay).await,
+        }
+    }
+
+    async fn find_for(
+        &self,
+        agent: &Agent,
+        name: &str,
+        stay: Stay,
+    ) -> Option<Result<Vec<Equipped>, String>> {
+        match self.held(name, Some(agent)) {
+            Some(held) => Some(self.handed(held)),
+            None => Supplies::find(&*self.served, name, stay).await,
+        }
     }
 
     async fn let_go(&self, stay: Stay) {

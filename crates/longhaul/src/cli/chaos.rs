@@ -38,8 +38,9 @@ const EXAMPLES: &str = "Examples:
 
 Agents, skills, scripts and longhaul.toml are copied to a temporary folder with a store of its own;
 your own runs are never touched. In-doubt calls are settled by a look at the witness file,
-approvals are given. Exit codes: 0 every promise held, 1 one did not, 2 usage,
-6 your agent asks a real model or has tools that act outside, and nobody said yes.";
+approvals are given. What the agent needs trust for must be trusted in your project (`longhaul trust`)
+or by LONGHAUL_TRUST=1. Exit codes: 0 every promise held, 1 one did not, 2 usage,
+6 your agent needs what is not trusted, or asks a real model or has tools that act outside, and nobody said yes.";
 
 /// Kills workers and counts what came of it.
 #[derive(Debug, Args)]
@@ -78,8 +79,8 @@ struct Left {
 
 impl Chaos {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let scratch = match self.agent {
-            Some(_) => Scratch::copy()?,
+        let scratch = match &self.agent {
+            Some(agent) => Scratch::copy(agent)?,
             None => Scratch::built_in()?,
         };
         let plan = self.plan();

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::KEY_PREFIX;
+use longhaul_model::cassette::Mask;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -24,8 +25,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::cli::teller::clock;
 use crate::cli::{plain, say};
 
-/// Shorter words are too common to be taken out.
-const SECRET_LETTERS_MIN: usize = 8;
+/// Fewer letters after the prefix of our keys are no key.
+const KEY_LETTERS_MIN: usize = 8;
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,7 +77,7 @@ pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
     IS_FOR_PROGRAMS.store(style == Style::Json, Ordering::Relaxed);
     let lines = Lines {
         style,
-        mask: Mask::new(secrets),
+        filter: Filter::new(&secrets),
     };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -97,35 +98,37 @@ fn heard() -> Targets {
         .with_target("rmcp::transport::worker", LevelFilter::OFF)
 }
 
-/// Secrets by the names under which they may be spoken of.
+/// Takes the same secrets out of lines as out of what is kept, however they are
+/// spelled.
 #[derive(Debug)]
-struct Mask(Vec<(String, String)>);
+struct Filter(Mask);
 
-impl Mask {
-    fn new(mut secrets: Vec<(String, String)>) -> Self {
-        secrets.retain(|(_, value)| value.len() >= SECRET_LETTERS_MIN);
-        // The longest first: a secret may hold another.
-        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        Self(secrets)
+impl Filter {
+    fn new(secrets: &[(String, String)]) -> Self {
+        let secrets = secrets.iter();
+        Self(Mask::new(secrets.map(|(name, value)| (&**name, &**value))))
     }
 
     fn clean_all(&self, fields: &mut Fields) {
         fields.message = self.clean(&fields.message);
         for (_, value) in fields.others.iter_mut() {
-            if let Value::String(text) = value {
-                *text = self.clean(text);
+            match value {
+                Value::String(text) => *text = self.clean(text),
+                // It may be one of digits alone.
+                Value::Number(number) if self.0.finds(&number.to_string()) => {
+                    *value = Value::String(self.clean(&number.to_string()));
+                }
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_) => {}
             }
         }
     }
 
     fn clean(&self, line: &str) -> String {
-        let mut line = line.to_owned();
-        for (name, value) in &self.0 {
-            if line.contains(value.as_str()) {
-                line = line.replace(value.as_str(), &format!("{{{{secret:{name}}}}}"));
-            }
-        }
-        without_keys(&line)
+        without_keys(&self.0.hide(line.to_owned()))
     }
 }
 
@@ -139,7 +142,7 @@ fn without_keys(line: &str) -> String {
             .find(|letter: char| !letter.is_ascii_alphanumeric())
             .unwrap_or(after.len());
         clean.push_str(&rest[..at + KEY_PREFIX.len()]);
-        match letters >= SECRET_LETTERS_MIN {
+        match letters >= KEY_LETTERS_MIN {
             true => clean.push('…'),
             false => clean.push_str(&after[..letters]),
         }
@@ -153,7 +156,7 @@ fn without_keys(line: &str) -> String {
 #[derive(Debug)]
 struct Lines {
     style: Style,
-    mask: Mask,
+    filter: Filter,
 }
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -170,7 +173,7 @@ where
         let mut fields = Fields::default();
         event.record(&mut fields);
         // Before it is written: in JSON a secret may look different.
-        self.mask.clean_all(&mut fields);
+        self.filter.clean_all(&mut fields);
         let line = match self.style {
             Style::Human => human(SystemClock.now(), event.metadata().level(), &fields),
             Style::Json => json(SystemClock.now(), event.metadata().level(), fields),
@@ -263,20 +266,40 @@ mod tests {
     fn secrets_are_taken_out_of_a_line() {
         let secrets = [
             ("TOKEN", "hunter2-and-more"),
+            ("SLASHED", "se\"cret/and more"),
+            ("DIGITS", "4815162342"),
             ("SHORT", "abc"),
             ("PART", "hunter2-and"),
         ];
-        let mask = Mask::new(secrets.map(|(n, v)| (n.to_owned(), v.to_owned())).into());
+        let filter = Filter::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
         for (line, clean) in [
             ("nothing here, abc", "nothing here, abc"),
             ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
             ("part hunter2-and!", "part {{secret:PART}}!"),
             ("Bearer lh_0123456789abcdef end", "Bearer lh_… end"),
             ("lh_ and lh_short", "lh_ and lh_short"),
+            ("se%22cret%2Fand%20more", "{{secret:SLASHED}}"),
+            (
+                r#"{"a":"se\"cret/and more"}"#,
+                r#"{"a":"{{secret:SLASHED}}"}"#,
+            ),
+            ("Basic aHVudGVyMi1hbmQtbW9yZQ==", "Basic {{secret:TOKEN}}=="),
             ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
         ] {
-            assert_eq!(mask.clean(line), clean);
+            assert_eq!(filter.clean(line), clean);
         }
+    }
+
+    #[test]
+    fn a_number_may_be_a_secret_too() {
+        let secrets = [("DIGITS".to_owned(), "4815162342".to_owned())];
+        let mut fields = Fields::default();
+        fields.others.insert("pin".into(), 4_815_162_342_u64.into());
+        fields.others.insert("turns".into(), 3.into());
+        Filter::new(&secrets).clean_all(&mut fields);
+        let others = Value::Object(fields.others);
+        assert_eq!(others["pin"], "{{secret:DIGITS}}");
+        assert_eq!(others["turns"], 3);
     }
 
     #[test]

@@ -174,9 +174,20 @@ fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| Failure::usage(format!("--context {text}: write it as NAME=VALUE")))?;
         if value.starts_with("env:") {
-            let words =
-                format!("--context {text}: this build can't read values from the environment yet");
-            return Err(Failure::usage(words).into());
+            let words = format!(
+                "--context {name}: a value of the context is kept with its run and shown to whoever \
+                 approves a call, so none is read from the environment by its name"
+            );
+            return Err(Failure::usage(words)
+                .hint(
+                    "no secret: let your shell fill it in",
+                    format!("--context {name}=\"$NAME\""),
+                )
+                .hint(
+                    "a secret of a server's tools",
+                    "name it as ${NAME} in .mcp.json",
+                )
+                .into());
         }
         Ok((name.to_owned(), RawJson::of(&value)))
     };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Eye, Isolation, Sandboxed};
 
-use crate::agents::loaded::{Loaded, Source};
+use crate::agents::loaded::{Loaded, LoadedAgent, Source};
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::named;
@@ -69,8 +69,13 @@ pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
         has(agent, FETCH) || has(agent, SENDER) || matches!(eye, Some(Eye::Url(_)))
     };
     things.extend(sends::outbound(config).map(|thing| with(thing, &asks)));
-    let runs = unwalled(loaded);
-    things.extend((!runs.is_empty()).then(|| shell(&runs)));
+    things.extend(unwalled(loaded).map(|one| {
+        let mut thing = shell(&one.agent);
+        thing
+            .shown
+            .push(format!("  as {} says", one.path.display()));
+        thing
+    }));
     things
 }
 
@@ -109,32 +114,32 @@ fn name(agent: &Agent) -> String {
     agent.name.to_string()
 }
 
-/// The agents of the project itself that may run commands without walls, in order.
-pub fn unwalled(loaded: &Loaded) -> Vec<String> {
+/// The agents of the project itself that may run commands without walls.
+fn unwalled(loaded: &Loaded) -> impl Iterator<Item = &LoadedAgent> {
     let is_open = |wish: &Sandboxed| wish.isolation == Isolation::None;
-    let agents = loaded.agents.iter().filter(|one| {
+    loaded.agents.iter().filter(move |one| {
         let runs = one.agent.tools.iter().any(|tool| tool == SHELL);
         let is_open = one.agent.sandbox.as_ref().is_some_and(is_open);
         one.source != Source::BuiltIn && runs && is_open
-    });
-    let mut names: Vec<String> = agents.map(|one| name(&one.agent)).collect();
-    names.sort_unstable();
-    names
+    })
 }
 
-/// What has to be trusted before any of these agents runs a command. It is bound
-/// to who they are: what they are told may be edited.
-pub fn shell(agents: &[String]) -> Thing {
-    let words: Vec<&str> = agents.iter().map(String::as_str).collect();
-    let many = match agents {
-        [one] => format!("agent {one}"),
-        _ => format!("agents {}", words.join(", ")),
+/// What has to be trusted before this agent runs a command: all that its own file
+/// says. The rules of the folder and the skills are no part of that file.
+pub fn shell(agent: &Agent) -> Thing {
+    let own = Agent {
+        house_rules: String::new(),
+        skills: Vec::new(),
+        ..agent.clone()
     };
+    let name = name(agent);
     let shown = vec![format!(
-        "{many} may run commands on this machine without walls"
+        "agent {name} may run commands on this machine without walls"
     )];
+    let words = [own.version().to_string()];
+    let words = words.each_ref().map(String::as_str);
     Thing {
-        used_by: agents.to_vec(),
-        ..Thing::said(Kind::Shell, SHELL, &words, shown)
+        used_by: vec![name.clone()],
+        ..Thing::said(Kind::Shell, &format!("{SHELL}:{name}"), &words, shown)
     }
 }

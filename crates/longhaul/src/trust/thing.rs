@@ -29,7 +29,7 @@ pub enum Kind {
     Deliver,
     /// A provider of models, asked where the project says or with what it says.
     Provider,
-    /// Agents that run commands on this machine.
+    /// An agent that runs commands on this machine.
     Shell,
     /// The address that messages are posted to.
     Webhook,
@@ -58,7 +58,7 @@ impl Kind {
             Self::Perception => "a program that looks at the world, outside any sandbox",
             Self::Deliver => "a program that messages are handed to, outside any sandbox",
             Self::Provider => "a provider of models that is sent a key of yours",
-            Self::Shell => "agents that run commands on this machine, outside any sandbox",
+            Self::Shell => "an agent that runs commands on this machine, outside any sandbox",
             Self::Webhook => "an address that messages of your agents are posted to",
             Self::Outbound => "addresses that tools and perception may ask, be they private",
         }
@@ -107,7 +107,10 @@ impl fmt::Display for Thing {
             Kind::Perception => write!(f, "the perception command `{}`", self.name),
             Kind::Deliver => write!(f, "the command `{}` that messages go to", self.name),
             Kind::Provider => write!(f, "the provider `{}`", self.name),
-            Kind::Shell => write!(f, "the tool `{}` of its agents", self.name),
+            Kind::Shell => match self.name.split_once(':') {
+                Some((tool, agent)) => write!(f, "the tool `{tool}` of agent `{agent}`"),
+                None => write!(f, "the tool `{}`", self.name),
+            },
             Kind::Webhook => write!(f, "the address `{}` that messages go to", self.name),
             Kind::Outbound => write!(f, "the list `{}`", self.name),
         }

@@ -253,9 +253,8 @@ fn a_schema_is_part_of_the_agent() {
     assert_eq!(inline.output, first.output);
     // What refers to itself comes to an end where the result does.
     for schema in [
-        r##"{ "$ref": "#" }"##,
         r##"{ "properties": { "next": { "$ref": "#" } } }"##,
-        r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }"##,
+        r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "items": { "$ref": "#/$defs/a" } } }, "$ref": "#/$defs/a" }"##,
         r##"{ "$id": "https://example.com/a.json", "$ref": "https://example.com/a.json#/$defs/a", "$defs": { "a": {} } }"##,
     ] {
         read(schema);
@@ -281,6 +280,14 @@ fn what_is_no_schema_is_refused_with_its_place() {
     refused(br#"{ "type": "objekt" }"#, "is no JSON Schema");
     refused(br#"{ "pattern": "(" }"#, "is no JSON Schema");
     refused(br##"{ "$ref": "#/$defs/none" }"##, "is no JSON Schema");
+    for circle in [
+        r##"{ "$ref": "#" }"##,
+        r##"{ "allOf": [{ "$ref": "#" }] }"##,
+        r##"{ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#" } } }"##,
+        r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }"##,
+    ] {
+        refused(circle.as_bytes(), "says nothing: ");
+    }
     for foreign in [
         "other.json",
         "file:///etc/passwd",

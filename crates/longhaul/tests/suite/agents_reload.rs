@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::project::{Project, stands};
 use super::served::{Served, local_key};
-use super::stand_in::{StandIn, events};
+use super::stand_in::{self, StandIn, events};
 
 const DEV: &[&str] = &["dev", "--listen", "127.0.0.1:0", "--until-eof"];
 
@@ -151,6 +151,38 @@ fn dev_tells_what_is_wrong_and_what_is_right_again() {
     project.say(&["run", "plain", "milk"], 0);
     std::fs::remove_file(project.path().join("agents/plain.md")).unwrap();
     dev.until("agents/plain.md is gone");
+}
+
+#[test]
+fn settings_that_change_count_after_a_start_and_with_trust() {
+    let near = StandIn::new(|_| stand_in::json("200 OK", "{}"));
+    let address = near.url.trim_start_matches("http://").to_owned();
+    let project = Project::new();
+    let agent = "---\nmodel: scripted/ask\ntools: [http_fetch]\napprove: [{ tool: http_fetch, allow: true }]\n---\nYou.\n";
+    project.write("agents/asks.md", agent);
+    let script = format!(
+        "replies:\n  - tools: [{{ name: http_fetch, input: {{ url: \"{}/a\" }} }}]\n  - text: Done.\n",
+        near.url
+    );
+    project.write("scripts/ask.yaml", &script);
+    let before = std::fs::read_to_string(project.path().join("longhaul.toml")).unwrap_or_default();
+    let opened = format!("{before}\n[outbound]\nallow = [\"{address}\"]\n");
+    let mut dev = Served::of(project.command(DEV));
+    project.say(&["run", "asks", "x"], 0);
+    project.write("longhaul.toml", &opened);
+    let told = dev.until("longhaul.toml has changed");
+    assert!(told.contains("has to be trusted first"), "{told}");
+    project.say(&["run", "asks", "x"], 0);
+    drop(dev);
+    // A new start reads it, and nobody has trusted it.
+    let dev = Served::of(project.command(DEV));
+    project.say(&["run", "asks", "x", "--no-input"], 0);
+    assert_eq!(near.asked().len(), 0, "nobody was let through");
+    drop(dev);
+    project.say(&["trust", "--yes"], 0);
+    let _dev = Served::of(project.command(DEV));
+    project.say(&["run", "asks", "x"], 0);
+    assert_eq!(near.asked().len(), 1);
 }
 
 #[test]

@@ -386,6 +386,47 @@ fn a_users_own_agent_is_stormed_in_a_copy() {
 }
 
 #[test]
+fn what_is_trusted_in_the_project_is_trusted_in_its_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, text) in [
+        ("longhaul.toml", ""),
+        (
+            "agents/sh.md",
+            "---\ntools: [shell]\nmodel: scripted/sh\nsandbox: { isolation: none }\napprove: [{ tool: shell, allow: true }]\n---\nYou.",
+        ),
+        (
+            "scripts/sh.yaml",
+            "replies:\n  - tools: [{ name: shell, input: { command: 'true' } }]\n  - text: Done.\n",
+        ),
+        ("tmp/keep", ""),
+    ] {
+        let file = folder.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    let temp = folder.join("tmp");
+    let env = [("TMPDIR", temp.to_str().unwrap())];
+    let args = ["chaos", "sh", "--runs", "2", "--kills", "0", "--yes"];
+    let output = longhaul_in(folder, &args, &env);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    for words in [
+        "The tool `shell` of agent `sh` is not trusted yet",
+        "longhaul trust",
+        "LONGHAUL_TRUST=1 longhaul chaos sh",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let trusted = longhaul_in(folder, &["trust", "--yes"], &env);
+    assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
+    let output = longhaul_in(folder, &args, &env);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text.contains("2 submitted, 2 completed"), "{text}");
+}
+
+#[test]
 fn what_is_no_rehearsal_needs_a_yes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -267,6 +267,20 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
     check(&bare, &half, "evil/m", false);
 }
 
+/// The run that was submitted first.
+fn oldest(listed: &str) -> String {
+    let runs = listed.lines().filter_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(line)
+    });
+    let runs = runs.flat_map(|line| match line["data"].as_array() {
+        Some(list) => list.clone(),
+        None => vec![line],
+    });
+    let run = runs.min_by_key(|run| run["id"].to_string()).unwrap();
+    run["id"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
     let folder = project("");
@@ -278,10 +292,12 @@ fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
     };
     let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
     fs::write(folder.join("scripts/sh.yaml"), script).unwrap();
-    agent("b", "You.");
     let go = ["run", "b", "x", "--no-input"];
+    agent("b", "You, of old.");
+    run(folder, &go, 3);
+    agent("b", "You.");
     let (_, err) = run(folder, &go, 3);
-    let says = "The tool `shell` of its agents is not trusted yet, so no command is run";
+    let says = "The tool `shell` of agent `b` is not trusted yet, so no command is run";
     assert!(err.contains(says), "{err}");
     assert!(!folder.join("ran").exists());
     let (_, err) = run(folder, &["trust", "--yes"], 0);
@@ -290,12 +306,28 @@ fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
     run(folder, &["answer", "@last", "It is trusted now."], 0);
     run(folder, &["watch", "@last", "--no-input"], 0);
     assert!(folder.join("ran").exists());
-    // What it is told may be edited; who else may is asked about.
-    agent("b", "You, differently.");
-    run(folder, &go, 0);
+    // A run of the file as it was before is another's.
+    let (out, _) = run(folder, &["ls", "--json"], 0);
+    let old = oldest(&out);
+    run(folder, &["answer", &old, "It is trusted now."], 0);
+    run(folder, &["watch", &old, "--no-input"], 3);
+    // Another such agent is another thing, and does not touch this one.
     agent("c", "You.");
+    let (_, err) = run(folder, &["run", "c", "x", "--no-input"], 3);
+    let says = "The tool `shell` of agent `c` is not trusted yet";
+    assert!(err.contains(says), "{err}");
+    run(folder, &go, 0);
+    // The rules of the folder are no part of its file; what its file says is.
+    fs::write(folder.join("AGENTS.md"), "Be kind.").unwrap();
+    run(folder, &go, 0);
+    agent("b", "You, differently.");
     let (_, err) = run(folder, &go, 3);
-    assert!(err.contains("has changed since it was trusted"), "{err}");
+    let says = "The tool `shell` of agent `b` has changed since it was trusted";
+    assert!(err.contains(says), "{err}");
+    run(folder, &["trust", "add", "shell:b", "--yes"], 0);
+    run(folder, &go, 0);
+    let ran = fs::read_to_string(folder.join("ran")).unwrap();
+    assert_eq!(ran.lines().count(), 4, "{ran}");
     let all = [("LONGHAUL_TRUST", "1")];
     let output = longhaul_in(folder, &["run", "c", "x", "--no-input"], &all);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -12,12 +12,16 @@ use longhaul::assemble::{House, Opening, agents, open, toolbox};
 use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
+use longhaul::trust::VARIABLE;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use longhaul_store::Role;
 use tempfile::TempDir;
 
 use crate::cli::chaos::built_in;
+use crate::cli::exit::Exit;
+use crate::cli::fail::Failure;
+use crate::cli::trust::asking;
 use crate::cli::{fail, here};
 
 /// So deep may folders of agents and scripts stand in each other.
@@ -60,10 +64,16 @@ impl Scratch {
         Self::furnish(folder, here)
     }
 
-    /// A copy of the project that this command was started in.
-    pub(crate) fn copy() -> anyhow::Result<Self> {
-        let here = here::surroundings()?;
+    /// A copy of the project that this command was started in, for a storm over this
+    /// agent. What a person trusts there is trusted in the copy: it is the same.
+    pub(crate) fn copy(agent: &str) -> anyhow::Result<Self> {
+        let mut here = here::surroundings()?;
         let project = here::config(&here)?;
+        let shut = asking::before(&project, Some(agent), false)?;
+        if !shut.is_empty() {
+            return Err(untrusted(agent, &shut));
+        }
+        here.env.insert(VARIABLE.to_owned(), "1".to_owned());
         let folder = folder()?;
         for name in COPIED {
             copy(&project.root.join(name), &folder.path().join(name), 0)?;
@@ -124,6 +134,22 @@ impl Scratch {
     pub(crate) fn keep(self) -> PathBuf {
         self.folder.keep()
     }
+}
+
+/// A storm can't wait for a person in the middle.
+fn untrusted(agent: &str, shut: &[String]) -> anyhow::Error {
+    let words = format!(
+        "`{agent}` needs what is not trusted in this project, and a storm asks nobody:\n  {}",
+        shut.join("\n  ")
+    );
+    Failure::usage(words)
+        .exit(Exit::NotAllowed)
+        .hint("look at it and decide", "longhaul trust")
+        .hint(
+            "or trust all of it for this once",
+            format!("{VARIABLE}=1 longhaul chaos {agent} ..."),
+        )
+        .into()
 }
 
 /// The files that agents are made of beside their own, from the project's top.

@@ -13,6 +13,7 @@ use longhaul::agents::loaded::Loaded;
 use longhaul::assemble::{House, agents, clients};
 use longhaul::config::known::SCRIPTED;
 use longhaul::config::settings::Config;
+use longhaul::config::surroundings::FILE_NAME as SETTINGS;
 use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
@@ -119,6 +120,11 @@ fn scripts(root: &Path, loaded: &Loaded) -> Vec<ScriptError> {
     wrong.collect()
 }
 
+/// The bytes of the project's settings; none: it has no such file.
+fn settings(config: &Config) -> Option<Vec<u8>> {
+    fs::read(config.root.join(SETTINGS)).ok()
+}
+
 /// Somebody who looks at the files of agents.
 #[derive(Debug)]
 pub(crate) struct Reload<'a> {
@@ -129,6 +135,8 @@ pub(crate) struct Reload<'a> {
     refused: Option<String>,
     /// What is wrong with scripts, and was said.
     scripts: Vec<ScriptError>,
+    /// The project's settings, as they were read last.
+    settings: Option<Vec<u8>>,
 }
 
 impl<'a> Reload<'a> {
@@ -140,6 +148,7 @@ impl<'a> Reload<'a> {
             seen,
             refused: None,
             scripts: Vec::new(),
+            settings: settings(&house.config),
         }
     }
 
@@ -155,7 +164,22 @@ impl<'a> Reload<'a> {
                 self.read();
             }
             self.servers();
+            self.settings();
         }
+    }
+
+    /// Says once that settings have changed. They count when this process starts:
+    /// whatever they would open is asked about then.
+    fn settings(&mut self) {
+        let now = settings(&self.house.config);
+        if now == self.settings {
+            return;
+        }
+        self.settings = now;
+        tracing::warn!(
+            "{SETTINGS} has changed, and the settings of before are kept until this process is \
+             started again; what it opens or sends anew has to be trusted first"
+        );
     }
 
     /// Runs that begin from now on have the servers that are named now, if they

@@ -1,0 +1,195 @@
+//! A known secret, put in at every door of the command line: not one byte of it
+//! reaches the project's data.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::front::longhaul_in;
+use super::stand_in::{StandIn, json};
+
+const SECRET: &str = "tok-\"very\"/secret-0123";
+
+/// The same as JSON, as base64 and as an address spell it.
+const SPELLINGS: [&str; 4] = [
+    SECRET,
+    r#"tok-\"very\"/secret-0123"#,
+    "dG9rLSJ2ZXJ5Ii9zZWNyZXQtMDEyM",
+    "tok-%22very%22%2Fsecret-0123",
+];
+
+fn project(model: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = format!(
+        "[secrets]\nnames = [\"MY_TOKEN\"]\n[providers.far]\napi = \"chat\"\nbase_url = \"{model}/v1\"\nkey_env = \"FAR_KEY\"\n[retry]\nmax_retries = 0\n"
+    );
+    let look = format!("#!/bin/sh\ncat <<'END'\n{}\nEND\n", world());
+    let skill = format!("---\nname: knots\ndescription: Ties {SECRET}.\n---\nBody {SECRET}.\n");
+    for (name, text) in [
+        ("longhaul.toml", toml.as_str()),
+        ("AGENTS.md", &format!("Never say {SECRET}.\n").repeat(100)),
+        (
+            "agents/plain.md",
+            &agent("scripted/plain", "skills: [knots]"),
+        ),
+        ("agents/far.md", &agent("far/m", "skills: []")),
+        (
+            "agents/looks.md",
+            &agent("scripted/plain", "perception: { command: [./look] }"),
+        ),
+        (
+            "scripts/plain.yaml",
+            "replies:\n  - tools: [{ name: read_skill, input: { name: knots } }]\n  - text: 'Done: {{ last_result }}'\n",
+        ),
+        ("skills/knots/SKILL.md", &skill),
+        ("look", &look),
+    ] {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    let look = folder.path().join("look");
+    fs::set_permissions(look, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn agent(model: &str, more: &str) -> String {
+    format!(
+        "---\ndescription: Knows {SECRET}.\nmodel: {model}\ntools: [vault_list]\ncontext: [who]\n{more}\n---\nYou know {SECRET}; {{{{ context }}}}.\n"
+    )
+}
+
+fn world() -> String {
+    let data = serde_json::json!({ "world": { "at": SECRET }, "context": { "who": SECRET } });
+    data.to_string()
+}
+
+/// Every file below a folder that holds the secret in one of its spellings.
+fn leaks(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(leaks(&path));
+            continue;
+        }
+        let Ok(bytes) = fs::read(&path) else { continue };
+        for spelled in SPELLINGS {
+            let mut windows = bytes.windows(spelled.len());
+            if windows.any(|window| window == spelled.as_bytes()) {
+                found.push(format!("{}: {spelled}", path.display()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_byte_of_a_secret_is_kept() {
+    let far = StandIn::new(|_| {
+        let body = serde_json::json!({ "error": { "message": format!("bad key {SECRET}") } });
+        json("400 Bad Request", &body.to_string())
+    });
+    let folder = project(&far.url);
+    let folder = folder.path();
+    let env = [
+        ("MY_TOKEN", SECRET),
+        ("FAR_KEY", "sk-another-0123456789"),
+        ("LONGHAUL_TRUST", "1"),
+    ];
+    let context = format!("who={SECRET}");
+    let actor = format!("{{\"name\": {}}}", serde_json::json!(SECRET));
+    let plain = ["run", "plain", "Do it.", "--no-input"];
+    let table: [(&str, Vec<&str>, &str); 7] = [
+        ("files", plain.to_vec(), "completed"),
+        (
+            "the input",
+            vec!["run", "plain", SECRET, "--no-input"],
+            "completed",
+        ),
+        (
+            "the context",
+            [&plain[..], &["--context", &context]].concat(),
+            "completed",
+        ),
+        (
+            "the actor",
+            [&plain[..], &["--actor", &actor]].concat(),
+            "completed",
+        ),
+        (
+            "a look",
+            vec!["run", "looks", "Do it.", "--no-input"],
+            "completed",
+        ),
+        (
+            "a provider",
+            vec!["run", "far", "Do it.", "--no-input"],
+            "failed",
+        ),
+        ("a message", vec!["submit", "plain", "Do it."], "queued"),
+    ];
+    for (what, args, stands) in table {
+        let output = longhaul_in(folder, &args, &env);
+        if what == "a message" {
+            for args in [["steer", "@last", SECRET], ["cancel", "@last", "--yes"]] {
+                longhaul_in(folder, &args, &env);
+            }
+        }
+        let shown = longhaul_in(folder, &["show", "@last", "--json"], &env);
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        if what != "a message" {
+            assert_eq!(shown["status"], stands, "{what}: {output:?} {shown}");
+        }
+        assert_eq!(
+            leaks(&folder.join(".longhaul")),
+            Vec::<String>::new(),
+            "{what}"
+        );
+    }
+    let written = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
+    let wal = fs::read(folder.join(".longhaul/longhaul.db-wal")).unwrap_or_default();
+    let written = [written, wal].concat();
+    let stands_for = b"{{secret:MY_TOKEN}}";
+    let is_there = written.windows(stands_for.len()).any(|it| it == stands_for);
+    assert!(is_there, "what stands for it is kept");
+}
+
+#[test]
+fn a_secret_is_no_name() {
+    let folder = project("http://127.0.0.1:1");
+    let folder = folder.path();
+    let secret = "tok-very-secret-0123";
+    let env = [("MY_TOKEN", secret)];
+    for (option, what) in [
+        ("--thread", "the thread"),
+        ("--resource", "the resource"),
+        ("--lane", "the lane"),
+        ("--tag", "a tag"),
+        ("--type", "the type"),
+        ("--idempotency-key", "the idempotency key"),
+    ] {
+        let args = ["submit", "plain", "x", option, secret];
+        let output = longhaul_in(folder, &args, &env);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{option}: {said}");
+        let why = format!("{what} holds the secret `MY_TOKEN`");
+        assert!(said.contains(&why) && !said.contains(secret), "{said}");
+    }
+    let db = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
+    assert!(!db.windows(secret.len()).any(|it| it == secret.as_bytes()));
+}
+
+#[test]
+fn a_variable_is_no_value_of_the_context() {
+    let folder = project("http://127.0.0.1:1");
+    let args = ["submit", "plain", "x", "--context", "who=env:MY_TOKEN"];
+    let output = longhaul_in(folder.path(), &args, &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for words in ["kept with its run", "--context who=\"$NAME\"", ".mcp.json"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
