@@ -45,6 +45,7 @@ pub mod sweep;
 pub mod tail;
 pub mod task;
 mod template;
+mod texts;
 pub mod toolbox;
 pub mod transcript_view;
 pub mod view;

@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
-use longhaul_core::port::redact::Redact;
+use longhaul_core::port::redact::{NoSecrets, Redact};
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::Stay;
@@ -23,7 +23,7 @@ use crate::agent::Agent;
 use crate::agent::wish::Eye;
 use crate::error::Error;
 use crate::feed::Feed;
-use crate::mint::Mint;
+use crate::mint::{Mint, UuidMint};
 use crate::nudge::Nudges;
 use crate::tail::Tail;
 use crate::toolbox::{Equipped, Toolbox};
@@ -158,6 +158,34 @@ pub struct Ports {
     pub nudges: Nudges,
     /// Definitions that were read before.
     pub definitions: Definitions,
+}
+
+impl Ports {
+    /// The parts of a program that keeps everything in one store and has nothing but
+    /// these: nobody brings tools, looks at the world or knows a secret.
+    pub fn plain<S: Store + Shelves + Keyring + 'static>(
+        store: Arc<S>,
+        clock: Arc<dyn Clock>,
+        models: Arc<dyn Models>,
+        tools: Toolbox,
+    ) -> Self {
+        Self {
+            shelves: store.clone(),
+            keyring: store.clone(),
+            store,
+            clock,
+            mint: Arc::new(UuidMint),
+            models,
+            tools: Arc::new(tools),
+            supplies: Arc::new(NoSupplies),
+            eyes: Arc::new(NoEyes),
+            redact: Arc::new(NoSecrets),
+            feed: Feed::default(),
+            tail: Tail::default(),
+            nudges: Nudges::default(),
+            definitions: Definitions::default(),
+        }
+    }
 }
 
 /// So many definitions are remembered; then all are forgotten.

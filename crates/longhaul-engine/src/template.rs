@@ -28,9 +28,9 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     environment.set_recursion_limit(32);
     let filled = environment
         .render_str(source, minijinja::value::Serde(values))
-        .map_err(|error| match error.kind() {
-            ErrorKind::UndefinedError => missing(source, values, error.line()),
-            _ => error.to_string(),
+        .map_err(|error| match error.kind() == ErrorKind::UndefinedError {
+            true => missing(source, values, error.line()),
+            false => error.to_string(),
         })?;
     if filled.len() > TEXT_BYTES_MAX {
         return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));

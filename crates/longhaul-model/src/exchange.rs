@@ -75,6 +75,28 @@ pub(crate) fn objects(event: &Event) -> Result<Vec<&RawValue>, Fault> {
     }
 }
 
+/// Hears the objects of an event one after another, until one is the end.
+pub(crate) fn each<'a>(
+    event: &'a Event,
+    mut hear: impl FnMut(&'a RawValue) -> Result<Heed, Fault>,
+) -> Result<Heed, Fault> {
+    let mut heed = Heed::Idle;
+    for raw in objects(event)? {
+        match hear(raw)? {
+            Heed::Idle => {}
+            Heed::Moved => heed = Heed::Moved,
+            Heed::Over => return Ok(Heed::Over),
+        }
+    }
+    Ok(heed)
+}
+
+/// What an object says it is; one that says nothing is what its event is called.
+pub(crate) fn called(kind: Option<String>, event: &Event) -> Option<String> {
+    kind.filter(|kind| !kind.is_empty())
+        .or_else(|| event.name.clone())
+}
+
 /// What an event says makes no sense.
 pub(crate) fn no_json(bad: serde_json::Error) -> Fault {
     Fault::Nonsense(format!("an event is no JSON: {bad}"))

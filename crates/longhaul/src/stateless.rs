@@ -13,7 +13,6 @@ use longhaul_core::event::Event;
 use longhaul_core::id::{BadId, InboxName, RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::port::model::Model;
-use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
@@ -21,13 +20,9 @@ use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::{Agent, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::feed::Feed;
-use longhaul_engine::mint::UuidMint;
-use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoSupplies, Ports};
+use longhaul_engine::ports::{Found, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
-use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 use longhaul_engine::view::UsageView;
 use longhaul_engine::worker::{Worker, WorkerOptions};
@@ -161,22 +156,8 @@ impl Ephemeral {
         let options = Options::new(FORGOTTEN, Role::Driver, Arc::clone(&clock));
         let store = Arc::new(longhaul_store::open(options)?);
         let paging = ReadOutput::new(store.clone(), store.clone())?;
-        let ports = Ports {
-            store: store.clone(),
-            shelves: store.clone(),
-            keyring: store,
-            mint: Arc::new(UuidMint),
-            models: Arc::clone(&self.models),
-            tools: Arc::new(self.tools.clone().with(Arc::new(paging))?),
-            supplies: Arc::new(NoSupplies),
-            eyes: Arc::new(NoEyes),
-            redact: Arc::new(NoSecrets),
-            feed: Feed::default(),
-            tail: Tail::default(),
-            nudges: Nudges::default(),
-            definitions: Definitions::default(),
-            clock,
-        };
+        let tools = self.tools.clone().with(Arc::new(paging))?;
+        let ports = Ports::plain(store, clock, Arc::clone(&self.models), tools);
         let mut roster = Roster::default();
         roster.register(Agent {
             // Who could follow up?

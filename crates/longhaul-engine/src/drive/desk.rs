@@ -7,7 +7,6 @@ use std::pin::pin;
 use longhaul_core::port::model::Ask;
 use longhaul_core::port::store::Claimed;
 use longhaul_core::port::tool::Stay;
-use longhaul_core::raw::{BlobRef, Body};
 use longhaul_core::time::Millis;
 
 use crate::agent::Agent;
@@ -21,6 +20,7 @@ use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::ports::Ports;
 use crate::stop::Stop;
+use crate::texts::Texts;
 
 /// So long is waited for all that others bring.
 const BRING_TIMEOUT: Millis = Millis::from_secs(90);
@@ -38,7 +38,7 @@ pub(super) struct Desk {
     /// How far the calls are.
     pub(super) gauge: Gauge,
     /// Prompt and table, read once.
-    texts: Vec<(BlobRef, Body)>,
+    texts: Texts,
 }
 
 /// How a driver finds the run.
@@ -62,7 +62,7 @@ impl Desk {
             capsule: None,
             hands: Hands::default(),
             gauge: Gauge::default(),
-            texts: Vec::new(),
+            texts: Texts::default(),
         };
         let arrived = desk.equip().await?;
         Ok((desk, arrived))
@@ -126,29 +126,8 @@ impl Desk {
     }
 
     /// The question with prompt and table as texts: a model knows no blobs.
-    pub(super) async fn spell_out(&mut self, mut ask: Ask) -> Result<Ask, Error> {
-        ask.system = self.text(ask.system).await?;
-        ask.tools = self.text(ask.tools).await?;
-        Ok(ask)
-    }
-
-    async fn text(&mut self, body: Body) -> Result<Body, Error> {
-        let Body::Blob(at) = body else {
-            return Ok(body);
-        };
-        if let Some((_, text)) = self.texts.iter().find(|(known, _)| *known == at) {
-            return Ok(text.clone());
-        }
-        let stuck = |why: &str| Error::Stuck {
-            run: self.ledger.run().id(),
-            why: format!("the text {} of its prompt {why}", at.hash),
-        };
-        let bytes = self.ports.shelves.blob(at.hash).await?;
-        let bytes = bytes.ok_or_else(|| stuck("is not in the store"))?;
-        let text = String::from_utf8(bytes).map_err(|_| stuck("is no text"))?;
-        let text = Body::inline(text);
-        self.texts.push((at, text.clone()));
-        Ok(text)
+    pub(super) async fn spell_out(&mut self, ask: Ask) -> Result<Ask, Error> {
+        self.texts.spell_out(&*self.ports.shelves, ask).await
     }
 }
 

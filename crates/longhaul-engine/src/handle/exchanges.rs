@@ -10,13 +10,13 @@ use longhaul_core::failure::Failure;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::{Block, Reply, StopReason, Words};
 use longhaul_core::port::model::{Answered, Ask};
-use longhaul_core::raw::{BlobRef, Body};
 use longhaul_run::Run;
 use longhaul_run::next::{Step, next};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::summary;
+use crate::texts::Texts;
 
 /// So many facts are read at once.
 const FACTS: usize = 500;
@@ -60,7 +60,7 @@ impl Longhaul {
                 folded.apply(entry)?;
                 if let Event::TurnStarted(_) = &entry.event {
                     asked = match question(next(folded, entry.at)) {
-                        Some(ask) => Some(texts.spell_out(self, ask).await?),
+                        Some(ask) => Some(texts.spell_out(&*self.ports.shelves, ask).await?),
                         None => None,
                     };
                 } else if let Some(came) = came(&entry.event)
@@ -121,37 +121,5 @@ fn summed_up(compacted: &MemoryCompacted) -> Answered {
         usage: compacted.usage,
         cost: compacted.cost,
         model: compacted.model.clone(),
-    }
-}
-
-/// Texts that events only name, each read once.
-#[derive(Debug, Default)]
-struct Texts(Vec<(BlobRef, Body)>);
-
-impl Texts {
-    async fn spell_out(&mut self, of: &Longhaul, ask: Ask) -> Result<Ask, Error> {
-        Ok(Ask {
-            system: self.text(of, &ask, ask.system.clone()).await?,
-            tools: self.text(of, &ask, ask.tools.clone()).await?,
-            ..ask
-        })
-    }
-
-    async fn text(&mut self, of: &Longhaul, ask: &Ask, body: Body) -> Result<Body, Error> {
-        let Body::Blob(at) = body else {
-            return Ok(body);
-        };
-        if let Some((_, text)) = self.0.iter().find(|(known, _)| *known == at) {
-            return Ok(text.clone());
-        }
-        let bytes = of.ports.shelves.blob(at.hash).await?;
-        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or_else(|| Error::Stuck {
-            run: ask.run,
-            why: format!("the text {} of its prompt is not in the store", at.hash),
-        })?;
-        let text = Body::inline(text);
-        self.0.push((at, text.clone()));
-        Ok(text)
     }
 }

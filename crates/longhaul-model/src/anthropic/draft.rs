@@ -14,7 +14,7 @@ use crate::anthropic::block::Open;
 use crate::anthropic::counts::Counts;
 use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
 use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed, no_json, objects};
+use crate::exchange::{Codec, Fault, Heed, called, each, no_json};
 use crate::guess::Guess;
 use crate::sse::Event;
 
@@ -170,22 +170,14 @@ impl Draft for Reading {
 
 impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
-        let mut heed = Heed::Idle;
-        for raw in objects(event)? {
+        each(event, |raw| {
             let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(no_json)?;
-            if frame.kind.as_ref().is_none_or(String::is_empty) {
-                frame.kind.clone_from(&event.name);
-            }
+            frame.kind = called(frame.kind, event);
             if frame.kind.as_deref() == Some("error") {
                 return Err(Fault::Told(raw.get().to_owned()));
             }
-            match self.hear(&frame, raw.get(), ear)? {
-                Heed::Idle => {}
-                Heed::Moved => heed = Heed::Moved,
-                Heed::Over => return Ok(Heed::Over),
-            }
-        }
-        Ok(heed)
+            self.hear(&frame, raw.get(), ear)
+        })
     }
 
     fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {

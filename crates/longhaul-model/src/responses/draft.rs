@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::adapter::{Draft, Said};
 use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed, no_json, objects};
+use crate::exchange::{Codec, Fault, Heed, called, each, no_json};
 use crate::fields::Fields;
 use crate::guess::Guess;
 use crate::responses::blocks::spoken;
@@ -289,24 +289,16 @@ impl Draft for Reading {
 
 impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
-        let mut heed = Heed::Idle;
-        for raw in objects(event)? {
+        each(event, |raw| {
             let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(no_json)?;
-            if frame.kind.as_ref().is_none_or(String::is_empty) {
-                frame.kind.clone_from(&event.name);
-            }
+            frame.kind = called(frame.kind, event);
             let kind = frame.kind.as_deref().unwrap_or_default();
             let nameless = kind.is_empty() && frame.error.is_some_and(says);
             if nameless || matches!(kind, "error" | "response.error") {
                 return Err(Fault::Told(raw.get().to_owned()));
             }
-            match self.hear(&frame, ear)? {
-                Heed::Idle => {}
-                Heed::Moved => heed = Heed::Moved,
-                Heed::Over => return Ok(Heed::Over),
-            }
-        }
-        Ok(heed)
+            self.hear(&frame, ear)
+        })
     }
 
     fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {

@@ -13,7 +13,6 @@ use longhaul_core::id::{AgentName, InboxName, RunId, ToolName};
 use longhaul_core::policy::budget::{Budget, Raise};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::Model;
-use longhaul_core::port::redact::NoSecrets;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::status::Status;
@@ -21,14 +20,10 @@ use longhaul_core::time::Clock;
 use longhaul_engine::agent::wish::Guards;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::feed::Feed;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::mint::UuidMint;
-use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoSupplies, Ports};
+use longhaul_engine::ports::{Found, Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
-use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::Toolbox;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Longhaul, Task};
@@ -63,22 +58,7 @@ pub(crate) fn longhaul_with(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = Toolbox::new([Arc::new(echo) as Arc<dyn Tool>])?;
     let tools = tools.with(Arc::new(ReadOutput::new(store.clone(), store.clone())?))?;
-    let ports = Ports {
-        store: store.clone(),
-        shelves: store.clone(),
-        keyring: store.clone(),
-        mint: Arc::new(UuidMint),
-        models: Arc::new(OneModel(model)),
-        tools: Arc::new(tools),
-        supplies: Arc::new(NoSupplies),
-        eyes: Arc::new(NoEyes),
-        redact: Arc::new(NoSecrets),
-        feed: Feed::default(),
-        tail: Tail::default(),
-        nudges: Nudges::default(),
-        definitions: Definitions::default(),
-        clock,
-    };
+    let ports = Ports::plain(store.clone(), clock, Arc::new(OneModel(model)), tools);
     let mut roster = Roster::default();
     roster.register(Agent {
         tools: vec!["echo".to_owned()],
