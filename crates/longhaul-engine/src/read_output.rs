@@ -101,7 +101,7 @@ impl ReadOutput {
             };
             let page = self.store.read(ask).await.map_err(fault)?;
             let Some(last) = page.entries.last() else {
-                return Err(ToolFailure(format!(
+                return Err(ToolFailure::new(format!(
                     "there is no result of a call {call} yet"
                 )));
             };
@@ -126,13 +126,13 @@ impl ReadOutput {
             return Ok(texts.collect::<Vec<_>>().join("\n"));
         };
         let bytes = self.shelves.blob(full.hash).await.map_err(fault)?;
-        let bytes = bytes.ok_or_else(|| ToolFailure("the result is no longer kept".to_owned()))?;
+        let bytes = bytes.ok_or_else(|| ToolFailure::new("the result is no longer kept"))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
 fn fault(error: longhaul_core::port::store::StoreError) -> ToolFailure {
-    ToolFailure(format!("the result can't be read: {error}"))
+    ToolFailure::new(format!("the result can't be read: {error}"))
 }
 
 #[expect(
@@ -162,7 +162,7 @@ impl Tool for ReadOutput {
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: Input = serde_json::from_value(input)
-            .map_err(|why| ToolFailure(format!("the input can't be read: {why}")))?;
+            .map_err(|why| ToolFailure::new(format!("the input can't be read: {why}")))?;
         let text = self.text(around.run, input.call).await?;
         let shown = match &input.grep {
             None => page(&text, input.offset),

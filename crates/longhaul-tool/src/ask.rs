@@ -46,7 +46,7 @@ pub(crate) fn typed<T: DeserializeOwned>(card: &ToolCard, input: Value) -> Resul
             .collect();
         let name = &card.name;
         let fields = fields.join(", ");
-        ToolFailure(format!(
+        ToolFailure::new(format!(
             "{name} can't read its input: {wrong}. Call it again with a JSON object of: {fields}."
         ))
     })
@@ -59,8 +59,8 @@ where
     F: FnOnce() -> Result<T, ToolFailure> + Send + 'static,
 {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(ToolFailure(
-            "This call stopped in its middle. Read what is there now, then try again.".into(),
+        Err(ToolFailure::new(
+            "This call stopped in its middle. Read what is there now, then try again.",
         ))
     })
 }

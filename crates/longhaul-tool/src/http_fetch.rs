@@ -161,7 +161,7 @@ fn is_reading(method: &str) -> bool {
 }
 
 fn request(input: Input) -> Result<Request, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("Nothing was asked: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("Nothing was asked: {why}."));
     let method = method(input.method.as_deref());
     if !METHODS.contains(&method.as_str()) {
         let why = format!("the method is one of {}", METHODS.join(", "));
@@ -221,7 +221,7 @@ fn kind_of(body: &str) -> &'static str {
 fn failure(request: &Request, lost: &Unlanded) -> ToolFailure {
     let why = &lost.why;
     if lost.sent && !is_reading(&request.method) {
-        return ToolFailure::unknown(&format!(
+        return ToolFailure::unknown(format!(
             "There is no answer to show: {why}. The request may have arrived and done its work: \
              look before you send it again."
         ));
@@ -231,7 +231,7 @@ fn failure(request: &Request, lost: &Unlanded) -> ToolFailure {
         OutboundError::Failed { .. } => " Try it later, or another address.",
         OutboundError::TooLong { .. } => " Ask for a part of it, if the server has parts.",
     };
-    ToolFailure(format!("There is no answer to show: {why}.{what}"))
+    ToolFailure::new(format!("There is no answer to show: {why}.{what}"))
 }
 
 /// What the model is shown of an answer.

@@ -156,5 +156,5 @@ fn checked(input: Input) -> Result<Input, ToolFailure> {
 }
 
 fn refusal(why: String) -> ToolFailure {
-    ToolFailure(format!("The interaction was not logged: {why}."))
+    ToolFailure::new(format!("The interaction was not logged: {why}."))
 }

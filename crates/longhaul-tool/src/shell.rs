@@ -176,5 +176,5 @@ fn env(around: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
 }
 
 fn refusal(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure(format!("The command was not run: {why}."))
+    ToolFailure::new(format!("The command was not run: {why}."))
 }

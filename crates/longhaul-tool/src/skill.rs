@@ -125,7 +125,7 @@ impl Tool for ReadSkill {
 }
 
 fn read(place: &Place, folders: &[Vec<String>], input: &Input) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("The skill was not read: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("The skill was not read: {why}."));
     let skill = input.skill.trim();
     let folder = find(place, folders, skill).map_err(refuse)?;
     // Models send an empty text for what they leave out.

@@ -96,7 +96,7 @@ impl Tool for Witness {
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: Input =
-            serde_json::from_value(input).map_err(|why| ToolFailure(why.to_string()))?;
+            serde_json::from_value(input).map_err(|why| ToolFailure::new(why.to_string()))?;
         // Half before the deed and half after it, so that a crash finds both.
         let half = Millis(input.delay_ms / 2);
         self.clock.sleep_until(self.clock.now().plus(half)).await;
@@ -109,7 +109,7 @@ impl Tool for Witness {
             "note": input.note,
         });
         write(&self.file, &format!("{line}\n")).map_err(|why| {
-            ToolFailure(format!("{} can't be written: {why}", self.file.display()))
+            ToolFailure::new(format!("{} can't be written: {why}", self.file.display()))
         })?;
         self.clock.sleep_until(self.clock.now().plus(half)).await;
         Ok(ToolOutput::text(format!("left a line: {}", input.note)))

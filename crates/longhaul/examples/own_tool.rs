@@ -50,7 +50,7 @@ impl TypedTool for Fare {
     ) -> Result<ToolOutput, ToolFailure> {
         if journey.from == journey.to {
             let words = "it ends where it begins; ask for another one";
-            return Err(ToolFailure(words.to_owned()));
+            return Err(ToolFailure::new(words));
         }
         around.progress.report(Some(50), "counting letters");
         let letters = journey.from.chars().chain(journey.to.chars()).count();

@@ -181,26 +181,41 @@ impl Progress for Unheard {
 
 /// A call that did not do what it should: the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.words())]
-pub struct ToolFailure(pub String);
-
-/// Stands before the words of a failure whose outcome nobody knows: a letter that
-/// is for a program's own use, and that no text has.
-const NOBODY_KNOWS: char = '\u{fdd0}';
+#[error("{words}")]
+pub struct ToolFailure {
+    words: String,
+    is_unknown: bool,
+}
 
 impl ToolFailure {
+    /// The call has failed, and the tool knows it.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self {
+            words: words.into(),
+            is_unknown: false,
+        }
+    }
+
     /// The call may have happened, and the tool can't tell.
-    pub fn unknown(words: &str) -> Self {
-        Self(format!("{NOBODY_KNOWS}{words}"))
+    pub fn unknown(words: impl Into<String>) -> Self {
+        Self {
+            words: words.into(),
+            is_unknown: true,
+        }
     }
 
     /// Whether nobody knows if the call has happened.
-    pub fn is_unknown(&self) -> bool {
-        self.0.starts_with(NOBODY_KNOWS)
+    pub const fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// What the model reads.
     pub fn words(&self) -> &str {
-        self.0.trim_start_matches(NOBODY_KNOWS)
+        &self.words
+    }
+
+    /// The same, to keep.
+    pub fn into_words(self) -> String {
+        self.words
     }
 }

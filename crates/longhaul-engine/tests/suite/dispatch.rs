@@ -151,7 +151,7 @@ async fn an_input_against_the_schema_never_reaches_the_tool() {
 async fn failures_and_panics_are_results() {
     let input = json!({ "text": "x" });
     let fails = |hand: Hand| {
-        hand.doing(|_, _| async { Err(ToolFailure("the shop is closed".into())) }.boxed())
+        hand.doing(|_, _| async { Err(ToolFailure::new("the shop is closed")) }.boxed())
     };
     let seen = read(fails, Pure, input.clone()).await;
     assert_eq!(

@@ -251,7 +251,7 @@ fn trace(held: &str, old: &str, new: &str) -> Trace {
 }
 
 fn refusal(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure(format!("Nothing was edited: {why}."))
+    ToolFailure::new(format!("Nothing was edited: {why}."))
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn list(
     input: &Input,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("Nothing was listed: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let text = input.path.as_deref().unwrap_or_default();
     let parts = space.parts(text, Wish::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;

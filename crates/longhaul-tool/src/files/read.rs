@@ -96,7 +96,7 @@ impl Tool for ReadFile {
 }
 
 fn read(space: &Workspace, input: &Input, easel: &Easel) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("The file was not read: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
     let target = space.target(&input.path, Wish::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
     let said = &target.said;

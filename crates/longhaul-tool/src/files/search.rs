@@ -111,7 +111,7 @@ fn search(
     input: &Input,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("Nothing was searched: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
     let (regex, plain) = pattern(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
     let parts = space.parts(start, Wish::Read);

@@ -73,7 +73,7 @@ impl Tool for WriteFile {
 }
 
 fn write(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("The file was not written: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("The file was not written: {why}."));
     let bytes = input.content.as_bytes();
     if bytes.len() > CONTENT_BYTES_MAX {
         let why = format!(

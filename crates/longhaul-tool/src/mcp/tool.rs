@@ -43,12 +43,14 @@ impl McpTool {
     fn failure(&self, lost: Lost) -> ToolFailure {
         let server = &self.slot.spec().name;
         match lost {
-            Lost::Refused(words) => ToolFailure(format!("the server `{server}` refused: {words}")),
+            Lost::Refused(words) => {
+                ToolFailure::new(format!("the server `{server}` refused: {words}"))
+            }
             Lost::Gone { why, sent, .. } => {
                 let words = format!("the server `{server}` broke off: {why}");
                 match sent && !self.offered.class.may_repeat() {
-                    true => ToolFailure::unknown(&words),
-                    false => ToolFailure(words),
+                    true => ToolFailure::unknown(words),
+                    false => ToolFailure::new(words),
                 }
             }
         }
@@ -103,7 +105,7 @@ impl Tool for McpTool {
             Value::Null => serde_json::Map::new(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 let name = &self.offered.card.name;
-                return Err(ToolFailure(format!(
+                return Err(ToolFailure::new(format!(
                     "{name} takes a JSON object. Call it again with one."
                 )));
             }
@@ -112,7 +114,7 @@ impl Tool for McpTool {
         loop {
             // Nothing has been asked yet, so nothing has happened.
             let link = self.slot.link().await;
-            let link = link.map_err(|error| ToolFailure(error.to_string()))?;
+            let link = link.map_err(|error| ToolFailure::new(error.to_string()))?;
             let mut watch = Watch::new(&self.slot, &link);
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;

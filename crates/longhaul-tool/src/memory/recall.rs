@@ -82,7 +82,7 @@ impl Tool for Recall {
         let limit = limit.unwrap_or(NOTES).clamp(1, NOTES_MAX);
         let found = self.shelves.recall(&resource, &query, limit).await;
         let found = found.map_err(|error| {
-            ToolFailure(format!(
+            ToolFailure::new(format!(
                 "The notes can't be read: {error}. Try again later."
             ))
         })?;

@@ -73,7 +73,7 @@ impl Tool for Remember {
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let Input { text, tags } = typed(&self.card, input)?;
         let resource = whose(around)?;
-        let refuse = |why: String| ToolFailure(format!("The note was not kept: {why}."));
+        let refuse = |why: String| ToolFailure::new(format!("The note was not kept: {why}."));
         let note = NewNote::new(around.key.clone(), text, tags, Some(around.run));
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
         let noted = self.shelves.remember(&resource, note).await;

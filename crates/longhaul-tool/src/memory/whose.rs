@@ -13,11 +13,10 @@ pub(super) fn whose(around: &ToolContext) -> Result<ResourceKey, ToolFailure> {
     let thread = around.thread.as_ref();
     let named = thread.and_then(|thread| ResourceKey::new(thread.as_str()).ok());
     named.ok_or_else(|| {
-        ToolFailure(
+        ToolFailure::new(
             "This run has no memory: it was started for nobody in particular. Go on without it, \
              and tell the person to start the run with --resource NAME or --thread NAME if notes \
-             should be kept."
-                .to_owned(),
+             should be kept.",
         )
     })
 }

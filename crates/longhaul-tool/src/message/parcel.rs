@@ -80,5 +80,5 @@ pub(super) fn recipient(context: &BTreeMap<String, RawJson>) -> Option<String> {
 
 /// A message that surely did not leave.
 pub(super) fn refusal(why: String) -> ToolFailure {
-    ToolFailure(format!("The message was not delivered: {why}."))
+    ToolFailure::new(format!("The message was not delivered: {why}."))
 }

@@ -191,7 +191,7 @@ impl Undelivered {
         let why = &self.why;
         match self.sure {
             true => refusal(why.clone()),
-            false => ToolFailure::unknown(&format!(
+            false => ToolFailure::unknown(format!(
                 "The message may not have been delivered: {why}. It may also have arrived: don't \
                  send it again before you know."
             )),

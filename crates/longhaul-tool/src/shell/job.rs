@@ -88,7 +88,7 @@ impl Job {
                     Ok(0) | Err(_) => Next::Silent,
                 },
                 status = self.child.wait() => {
-                    let lost = |why| ToolFailure(format!("how it ended can't be told: {why}"));
+                    let lost = |why| ToolFailure::new(format!("how it ended can't be told: {why}"));
                     Next::Ended(Exit::of(status.map_err(lost)?))
                 }
                 () = tell.as_mut() => Next::Tell,

@@ -82,7 +82,7 @@ impl Tool for VaultList {
 }
 
 fn list(place: &Place, input: Input) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("Nothing was listed: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let wanted = input.folder.unwrap_or_default();
     let parts = name::folder(&wanted).map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for what they leave out.

@@ -71,7 +71,7 @@ impl Tool for VaultRead {
 }
 
 fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure(format!("The note was not read: {why}."));
+    let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
     let parts = name::folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
     let file = name::file(&input.title).map_err(|bad| refuse(bad.to_string()))?;
     let found = place

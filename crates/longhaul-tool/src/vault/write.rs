@@ -162,5 +162,5 @@ fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, Too
 }
 
 fn refusal(why: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure(format!("The note was not written: {why}."))
+    ToolFailure::new(format!("The note was not written: {why}."))
 }

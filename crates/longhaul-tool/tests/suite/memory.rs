@@ -8,7 +8,7 @@ use longhaul_core::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::shelves::Shelves as _;
-use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
@@ -42,7 +42,7 @@ impl World {
     async fn call(&self, name: &str, input: Value, around: &ToolContext) -> Result<String, String> {
         self.clock.advance(Millis(1_000));
         let output = self.tool(name).call(input, around).await;
-        let output = output.map_err(|failure| failure.0)?;
+        let output = output.map_err(ToolFailure::into_words)?;
         match output.content.as_slice() {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),

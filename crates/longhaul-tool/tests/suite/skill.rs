@@ -48,7 +48,7 @@ impl World {
                 [Part::Text(text)] => text.to_string(),
                 other => panic!("{other:?}"),
             },
-            Err(failure) => failure.0,
+            Err(failure) => failure.into_words(),
         }
     }
 

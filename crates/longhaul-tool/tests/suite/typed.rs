@@ -79,7 +79,7 @@ impl TypedTool for Caller {
 
     async fn call(&self, input: Call, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         if input.name.is_empty() {
-            return Err(ToolFailure("nobody has no name".to_owned()));
+            return Err(ToolFailure::new("nobody has no name"));
         }
         let row = input.seat.map_or(0, |seat| seat.row);
         let words = input.words.unwrap_or_default().join(" ");

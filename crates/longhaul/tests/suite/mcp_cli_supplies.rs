@@ -38,7 +38,7 @@ impl Tool for Said {
     }
 
     async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        Err(ToolFailure("never called".to_owned()))
+        Err(ToolFailure::new("never called"))
     }
 }
 

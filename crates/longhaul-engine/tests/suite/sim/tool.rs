@@ -81,7 +81,7 @@ impl Tool for SimTool {
         luck.some_waits().await;
         let once = !self.class.may_repeat();
         if once && !outside.admits(run, call, epoch) {
-            return Err(ToolFailure("another driver was here".into()));
+            return Err(ToolFailure::new("another driver was here"));
         }
         let output = outside.act(Deed {
             run,
