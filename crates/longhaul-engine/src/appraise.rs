@@ -73,6 +73,7 @@ pub(crate) fn appraise_input(
         problem,
         verifies: card.verifies,
         in_doubt: card.in_doubt,
+        outlives: equipped.tool.as_ref().is_some_and(|tool| tool.outlives()),
     }
 }
 
@@ -130,5 +131,6 @@ fn unknown(name: &str, problem: &str) -> Appraisal {
         problem: Some(problem.to_owned()),
         verifies: false,
         in_doubt: None,
+        outlives: false,
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod control_tool;
 pub(crate) mod digest;
+pub(crate) mod doubt;
 pub(crate) mod ending;
 pub(crate) mod names;
 pub(crate) mod output;

@@ -136,6 +136,11 @@ impl Tool for Shell {
         true
     }
 
+    /// Nobody kills them when the worker is killed itself.
+    fn outlives(&self) -> bool {
+        true
+    }
+
     fn is_unwalled(&self) -> bool {
         true
     }

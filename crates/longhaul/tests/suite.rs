@@ -16,6 +16,7 @@ mod suite {
     mod config_cli;
     mod demo;
     mod docs;
+    mod doubt_cli;
     mod ephemeral_cli;
     mod exit_codes;
     mod files_cli;

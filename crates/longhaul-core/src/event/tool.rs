@@ -75,6 +75,12 @@ pub struct ToolInDoubt {
     pub from: Epoch,
     /// What is done about it, unless the tool can find out.
     pub then: InDoubt,
+    /// Why nobody knows, in words; none: journals of before do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How long it took, by the clock of a driver that lives.
+    #[serde(default)]
+    pub active: Millis,
 }
 
 /// What the tool found when it looked.

@@ -156,6 +156,9 @@ pub struct Appraisal {
     /// What the tool wants done in doubt, where no rule says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
+    /// What it begins may go on after its worker was killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outlives: bool,
 }
 
 /// The model did not reply.

@@ -55,6 +55,12 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether what a call has begun may go on after its worker was killed, such as
+    /// a process on this machine. People are told so before they begin it again.
+    fn outlives(&self) -> bool {
+        false
+    }
+
     /// Whether it acts on this machine without walls. Only an agent whose file
     /// spells out `isolation: none` may have it.
     fn is_unwalled(&self) -> bool {

@@ -138,13 +138,13 @@ async fn wait(hands: &mut Hands, clock: &dyn Clock, span: Millis) -> Vec<Ended> 
 /// are in doubt if they do not.
 async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
     let hands = &mut desk.hands;
+    let words = match cut {
+        Cut::Cancelled => "stopped: the run was cancelled",
+        Cut::Interrupted => "stopped: a person wrote",
+        Cut::Stopping | Cut::Lost => "stopped: the worker had to go",
+    };
     let mut ended: Vec<Ended> = match cut {
         Cut::Cancelled | Cut::Interrupted => {
-            let words = if cut == Cut::Cancelled {
-                "stopped: the run was cancelled"
-            } else {
-                "stopped: a person wrote"
-            };
             let stopped = hands.let_go(|way| way.may_repeat || way.stops_cleanly);
             stopped
                 .into_iter()
@@ -160,10 +160,9 @@ async fn cut_off(desk: &mut Desk, cut: Cut) -> Option<Vec<Ended>> {
     ended.extend(wait(hands, &*desk.ports.clock, GRACE).await);
     ended.extend(hands.let_go(|_| true).into_iter().map(|gone| {
         if gone.stops_cleanly {
-            gone.stopped("stopped: the worker had to go")
+            gone.stopped(words)
         } else {
-            let words = "it was stopped, and nobody knows whether it has happened";
-            end(gone.call, ToolEnd::Unknown, words)
+            end(gone.call, ToolEnd::Unknown, &format!("it was {words}"))
         }
     }));
     (!ended.is_empty()).then_some(ended)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery::AfterBatch;
 use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
@@ -10,6 +11,7 @@ use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, To
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Verdict};
+use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
 use longhaul_engine::handle::{NewSteer, Said};
@@ -200,6 +202,25 @@ async fn a_call_that_somebody_edits_has_none() {
     said.await.unwrap();
     is_hidden(&house, &house.ended(run).await, ("an edit", 1));
     assert!(!format!("{:?}", deeds.all()).contains(SECRET));
+}
+
+#[tokio::test]
+async fn why_nobody_knows_what_came_of_a_call_has_none() {
+    let hand = Hand::new("act", Once, &Deeds::default());
+    let hand = hand.doing(|_, _| async { Err(ToolFailure::unknown(SECRET)) }.boxed());
+    let house = plan([Line::call("act", json!({}))]).hands([hand]).at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let asked = gate.spec.ask.clone();
+    assert!(
+        asked.starts_with(&format!("act was begun. {HIDDEN}. ")),
+        "{asked}"
+    );
+    let said = house
+        .longhaul
+        .answer(gate.spec.id, answer(&gate, Decision::Reject));
+    said.await.unwrap();
+    is_hidden(&house, &house.ended(run).await, ("a doubt", 2));
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use crate::advance::go::Go;
 use crate::advance::park::{block, park, park_until};
 use crate::advance::steer::answer_with_first;
 use crate::draft::Draft;
+use crate::judge::doubt;
 use crate::judge::names::FINISH;
 use crate::refusal::Refusal;
 use crate::state::call::{Call, CallState};
@@ -36,7 +37,6 @@ const SPENT: &str = "not run: the run has made all the turns it may make, and no
 const WITHDRAWN: &str = "withdrawn: a person wrote";
 const WOKEN: &str = "the wait ended early: a person wrote";
 const TIME_CAME: &str = "the time has come";
-const UNKNOWN: &str = "interrupted: it was begun, and its outcome is unknown. It may have happened";
 
 pub(super) fn act(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
     heed_messages(draft)?;
@@ -202,17 +202,23 @@ fn doubts(draft: &mut Draft<'_>) -> Result<Option<Go>, Refusal> {
     for call in calls(draft, |call| {
         matches!(call.state, CallState::Doubtful { look: false, .. })
     }) {
-        let CallState::Doubtful { then, .. } = call.state else {
+        let CallState::Doubtful { then, why, .. } = &call.state else {
             continue;
         };
+        let why = why.as_deref();
         match then {
-            InDoubt::Tell => conclude_call(draft, call.id, ToolOutput::text(UNKNOWN), true)?,
-            InDoubt::Ask => doubt_gate(draft, &call)?,
+            InDoubt::Tell => {
+                let output = ToolOutput::text(doubt::result(why));
+                conclude_call(draft, call.id, output, true)?;
+            }
+            InDoubt::Ask => doubt_gate(draft, &call, why)?,
             InDoubt::Fail if draft.control.is_busy() => return Ok(Some(Go::Stop)),
             InDoubt::Fail => {
                 let words = format!(
-                    "{} {} was begun, and its outcome is unknown",
-                    call.appraisal.tool, call.id
+                    "{} {} was begun, and its outcome is unknown{}",
+                    call.appraisal.tool,
+                    call.id,
+                    doubt::because(why)
                 );
                 let hint = "look whether it has happened, then retry the run";
                 return close::fail(draft, Fault::new("in_doubt", words, hint)).map(Some);

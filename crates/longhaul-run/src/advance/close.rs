@@ -17,6 +17,7 @@ use longhaul_core::usage::Hold;
 
 use crate::advance::go::Go;
 use crate::draft::Draft;
+use crate::judge::doubt;
 use crate::judge::rules::in_doubt;
 use crate::refusal::Refusal;
 use crate::state::call::CallState;
@@ -113,6 +114,8 @@ pub(crate) fn orphans(draft: &mut Draft<'_>, alive: Option<Epoch>) -> Result<(),
                     call: call.id,
                     from,
                     then,
+                    why: Some(doubt::cut_off(&call.appraisal)),
+                    active: Millis::ZERO,
                 })
             }
             CallState::Started(_)

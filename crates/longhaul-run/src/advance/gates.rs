@@ -13,6 +13,7 @@ use crate::advance::call::{conclude_call, start_wait};
 use crate::draft::Draft;
 use crate::judge::control_tool::{Wish, wish};
 use crate::judge::digest::{Frozen, digest};
+use crate::judge::doubt::question;
 use crate::judge::rules::{Judgement, judge, pattern_of};
 use crate::refusal::Refusal;
 use crate::state::call::Call;
@@ -118,12 +119,12 @@ fn approval(draft: &mut Draft<'_>, call: &Call, rule: &GateRule) -> Result<(), R
 }
 
 /// Asks a person what came of a call that was cut off.
-pub(super) fn doubt_gate(draft: &mut Draft<'_>, call: &Call) -> Result<(), Refusal> {
-    let ask = format!(
-        "{} was begun and cut off. What came of it? Approve to run it again, reject if it did \
-         not happen and should not, or answer with its result.",
-        call.appraisal.tool
-    );
+pub(super) fn doubt_gate(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    why: Option<&str>,
+) -> Result<(), Refusal> {
+    let ask = question(&call.appraisal, why);
     let mut gate = frozen_call(draft, call, GateKind::InDoubt, ask);
     // Nobody may decide by silence that money was sent or not: it waits.
     gate.timeout = None;

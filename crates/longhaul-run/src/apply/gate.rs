@@ -146,6 +146,7 @@ impl Control {
                 GateKind::InDoubt => CallState::Doubtful {
                     then: longhaul_core::policy::effect::InDoubt::Ask,
                     look: false,
+                    why: None,
                 },
                 GateKind::Approval
                 | GateKind::Question

@@ -83,13 +83,15 @@ impl Control {
         call.state = CallState::Doubtful {
             then: data.then,
             look: call.appraisal.verifies,
+            why: data.why.clone(),
         };
+        self.sums.active = self.sums.active.plus(data.active);
         SILENT
     }
 
     pub(super) fn tool_verified(&mut self, data: &ToolVerified) -> Said {
         let call = self.call_mut(data.call)?;
-        let CallState::Doubtful { then, .. } = call.state else {
+        let CallState::Doubtful { then, why, .. } = &call.state else {
             return Err("only a call in doubt is looked after");
         };
         call.state = match &data.finding {
@@ -98,7 +100,11 @@ impl Control {
                 is_error: false,
             },
             Finding::NotHappened => CallState::Waiting,
-            Finding::Unknown => CallState::Doubtful { then, look: false },
+            Finding::Unknown => CallState::Doubtful {
+                then: *then,
+                look: false,
+                why: why.clone(),
+            },
         };
         SILENT
     }

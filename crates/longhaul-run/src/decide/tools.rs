@@ -13,6 +13,7 @@ use crate::advance::advance;
 use crate::advance::call::time_spent;
 use crate::draft::Draft;
 use crate::input::{ToolDone, ToolEnd};
+use crate::judge::doubt;
 use crate::judge::rules::in_doubt;
 use crate::refusal::Refusal;
 use crate::state::call::CallState;
@@ -26,7 +27,7 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
         }
         active = active.plus(tool.active);
         if tool.end == ToolEnd::Unknown {
-            doubt(draft, tool.call)?;
+            doubt(draft, &tool)?;
             continue;
         }
         let ended = ToolEnded {
@@ -61,7 +62,8 @@ pub(super) fn progress(draft: &mut Draft<'_>, progress: ToolProgress) -> Result<
 }
 
 /// Its driver lives and still does not know what came of it.
-fn doubt(draft: &mut Draft<'_>, id: CallId) -> Result<(), Refusal> {
+fn doubt(draft: &mut Draft<'_>, tool: &ToolDone) -> Result<(), Refusal> {
+    let id = tool.call;
     let acting = draft.control.acting().into_iter();
     let call = acting
         .flat_map(|acting| &acting.calls)
@@ -72,6 +74,8 @@ fn doubt(draft: &mut Draft<'_>, id: CallId) -> Result<(), Refusal> {
         call: id,
         from: draft.control.epoch,
         then,
+        why: doubt::told(&tool.output),
+        active: tool.active,
     }))
 }
 

@@ -50,6 +50,9 @@ pub enum CallState {
         then: InDoubt,
         /// The tool can still look.
         look: bool,
+        /// Why nobody knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// Somebody is asked, and what they say is the result.
     Asked(GateId),

@@ -62,8 +62,51 @@ fn in_doubt_the_model_is_told() {
         crash                                   =>
         claim                                   => run.claimed
         go                                      => run.recovered tool.in_doubt(t1.2) tool.failed(t1.2) turn.started
-        ? said                                  => t1.1: ! interrupted: it was begun, and its outcome is unknown. It may have happened | t1.2: ! interrupted: it was begun, and its outcome is unknown. It may have happened
+        ? said                                  => t1.1: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off, and what it has begun may still be running on the machine of that worker. It may have happened | t1.2: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off. It may have happened
     "#,
+    );
+}
+
+#[test]
+fn a_driver_that_lives_says_why_it_does_not_know() {
+    let asks = |why: &str| {
+        format!(
+            "{why} What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result."
+        )
+    };
+    let one = asks("send was begun. The server ended.");
+    let two = asks(
+        "shell was begun. Its worker was cut off, and what it has begun may still be running on the machine of that worker.",
+    );
+    check(
+        plain(),
+        &format!(
+            r#"
+        claim                    => run.claimed | running
+        see                      => run.perceived turn.started
+        call send/once?          => turn.completed tool.started(t1.1)
+        lose t1.1 the server ended => tool.in_doubt(t1.1)
+        found t1.1 unknown       => tool.verified(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        ? gates                  => {one}
+        no                       => gate.answered | running
+        claim                    => run.claimed
+        go                       => tool.failed(t1.1) turn.started
+        call send/once!tell      => turn.completed tool.started(t2.1)
+        lose t2.1 Gone.          => tool.in_doubt(t2.1) tool.failed(t2.1) turn.started
+        ? said                   => t2.1: ! interrupted: it was begun, and its outcome is unknown. Gone. It may have happened
+        call shell/once          => turn.completed tool.started(t3.1)
+        crash                    =>
+        claim                    => run.claimed
+        go                       => run.recovered tool.in_doubt(t3.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        ? gates                  => {two}
+        no                       => gate.answered | running
+        claim                    => run.claimed
+        go                       => tool.failed(t3.1) turn.started
+        call send/once!fail      => turn.completed tool.started(t4.1)
+        lose t4.1 Gone.          => tool.in_doubt(t4.1) run.failed(in_doubt) | failed
+        ? outcome                => in_doubt: send t4.1 was begun, and its outcome is unknown: Gone
+    "#
+        ),
     );
 }
 
@@ -78,7 +121,7 @@ fn in_doubt_a_person_is_asked() {
         crash               =>
         claim               => run.claimed
         go                  => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
-        ? gates             => send was begun and cut off. What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result.
+        ? gates             => send was begun. Its worker was cut off. What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result.
         yes                 => gate.answered | running
         claim               => run.claimed
         go                  => tool.started(t1.1 again 2)
@@ -117,7 +160,7 @@ fn in_doubt_the_run_ends() {
         crash                      =>
         claim                      => run.claimed
         go                         => run.recovered tool.in_doubt(t1.2) run.failed(in_doubt) | failed
-        ? outcome                  => in_doubt: send t1.2 was begun, and its outcome is unknown
+        ? outcome                  => in_doubt: send t1.2 was begun, and its outcome is unknown: its worker was cut off
     "#,
     );
     // The agent's word counts more than what the tool would have.
@@ -160,7 +203,7 @@ fn a_tool_that_can_look_looks_first() {
         claim                                          => run.claimed
         go                                             => run.recovered tool.in_doubt(t1.3)
         found t1.3 unknown                             => tool.verified(t1.3) tool.failed(t1.3) turn.started
-        ? said                                         => t1.1: it is there | t1.2: ok | t1.3: ! interrupted: it was begun, and its outcome is unknown. It may have happened
+        ? said                                         => t1.1: it is there | t1.2: ok | t1.3: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off. It may have happened
     "#,
     );
 }

@@ -139,6 +139,7 @@ pub fn appraise(call: &ToolCall) -> Appraisal {
         problem: (call.name == "nonsense").then(|| "there is no such tool".to_owned()),
         verifies,
         in_doubt,
+        outlives: false,
     }
 }
 

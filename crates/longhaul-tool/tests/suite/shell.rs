@@ -258,7 +258,7 @@ async fn its_last_line_is_told_each_second() {
 #[test]
 fn what_it_says_of_a_call() {
     let shell = World::new().shell;
-    assert!(shell.stops_cleanly() && shell.is_unwalled());
+    assert!(shell.stops_cleanly() && shell.outlives() && shell.is_unwalled());
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
     assert_eq!(shell.subjects(&input), ["cargo test", "rm -rf x"]);

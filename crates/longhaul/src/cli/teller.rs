@@ -85,8 +85,9 @@ impl Teller {
             Event::ToolInDoubt(doubt) => said(
                 "in doubt",
                 format!(
-                    "{} had begun and nobody knows whether it happened; it is not repeated",
-                    self.tool(doubt.call)
+                    "{} had begun and nobody knows whether it happened{}; it is not repeated",
+                    self.tool(doubt.call),
+                    because(doubt.why.as_deref())
                 ),
             ),
             Event::ToolSurfaced(surfaced) => said(
@@ -225,6 +226,12 @@ fn shown(ended: &ToolEnded) -> String {
 pub(crate) fn short(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     plain::cut(&plain::line(line), LETTERS_MAX)
+}
+
+/// Why nobody knows what came of a call, where the journal says it.
+fn because(why: Option<&str>) -> String {
+    let why = why.map(|why| format!(" ({})", short(why).trim_end_matches('.')));
+    why.unwrap_or_default()
 }
 
 /// A text of a few lines, such as a difference, below each other.

@@ -247,6 +247,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         "done" => one(ToolEnd::Completed),
         "fail" => one(ToolEnd::Failed),
         "kill" => one(ToolEnd::Interrupted),
+        "lose" => one(ToolEnd::Unknown),
         "found" => Some(Input::Verified {
             call: call(),
             finding: match text {

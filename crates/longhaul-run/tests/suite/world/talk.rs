@@ -188,6 +188,7 @@ fn one_call(call: &str, index: usize) -> (ToolCall, Appraisal) {
             "fail" => Some(InDoubt::Fail),
             _ => None,
         },
+        outlives: name == "shell",
     };
     let call = ToolCall {
         id: format!("call_{index}"),
