@@ -165,7 +165,7 @@ pub struct Output {
     /// The final words.
     pub text: String,
     /// The structured answer, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "there")]
     pub data: Option<RawJson>,
     /// How sure the agent says it is, 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,6 +173,11 @@ pub struct Output {
     /// Things it made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
+}
+
+/// What is written down is there, also where it is `null`.
+fn there<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<RawJson>, D::Error> {
+    RawJson::deserialize(from).map(Some)
 }
 
 /// Why a run failed: a word for programs, a sentence and a way on for people.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::wish::{Isolation, Sandboxed, Skill};
-use crate::contract::Contract;
+use crate::contract::{Contract, FINISH};
 use crate::control;
 use crate::error::Error;
 use crate::events::{IDLE_TICK, kind};
@@ -28,9 +28,6 @@ pub(crate) const READ_OUTPUT: &str = "read_output";
 
 /// The tool that reads a skill up: an agent with skills has it.
 const READ_SKILL: &str = "read_skill";
-
-/// The tool that ends a run with data.
-const FINISH: &str = "finish";
 
 /// What one run may touch.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use jsonschema::Validator;
-use longhaul_core::event::turn::Fit;
+use longhaul_core::event::turn::{Appraisal, Fit};
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Answered;
 use longhaul_core::raw::RawJson;
@@ -25,6 +25,9 @@ const FAULTS_MAX: usize = 5;
 
 /// The longest word about one of them.
 const FAULT_BYTES_MAX: usize = 400;
+
+/// The tool whose input is a result.
+pub(crate) const FINISH: &str = "finish";
 
 /// Where definitions stand in a schema.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
@@ -61,16 +64,26 @@ impl Contract {
         &self.schema
     }
 
-    /// Whether a reply that ends the run fits; none: it does not end it.
-    pub(crate) fn judge(&self, answered: &Answered) -> Option<Fit> {
+    /// Whether a reply that ends the run fits, whose calls were appraised like this;
+    /// none: it does not end it.
+    pub(crate) fn judge(&self, answered: &Answered, calls: &[Appraisal]) -> Option<Fit> {
         let ends = match answered.stop {
             StopReason::PauseTurn | StopReason::MaxTokens | StopReason::Refusal => false,
             StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,
         };
-        if !ends || answered.reply.calls().next().is_some() {
+        if !ends {
             return None;
         }
-        Some(self.judge_text(&answered.reply.text()))
+        if answered.reply.calls().next().is_none() {
+            return Some(self.judge_text(&answered.reply.text()));
+        }
+        // Whoever appraised it has held it against the schema.
+        let finish = answered.reply.calls().zip(calls);
+        let finish =
+            finish.filter(|(_, found)| found.tool.as_str() == FINISH && found.problem.is_none());
+        let (call, _) = finish.last()?;
+        let output = call.input.value().get("output").map(RawJson::of)?;
+        Some(Fit::Fits(output))
     }
 
     fn judge_text(&self, text: &str) -> Fit {
@@ -80,6 +93,9 @@ impl Contract {
         }
         let inner = unfenced(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
+            if let Some(words) = self.words(text) {
+                return Fit::Fits(words);
+            }
             let why = "the answer is not JSON, and the result must be data that fits the schema";
             return Fit::Misfit(why.to_owned());
         };
@@ -95,13 +111,31 @@ impl Contract {
                 words
             })
             .collect();
-        match faults.is_empty() {
-            true => Fit::Fits(RawJson::of(&value)),
-            false => Fit::Misfit(format!(
+        if faults.is_empty() {
+            return Fit::Fits(RawJson::of(&value));
+        }
+        let is_plain = !value.is_object() && !value.is_array();
+        match self.words(text).filter(|_| is_plain) {
+            Some(words) => Fit::Fits(words),
+            None => Fit::Misfit(format!(
                 "the answer does not fit the schema: {}",
                 faults.join("; ")
             )),
         }
+    }
+
+    /// The words of an answer as the data that they are where the schema spells out
+    /// that the result may be a text. A schema that says nothing of it takes every
+    /// text, also one that only speaks of the result.
+    fn words(&self, text: &str) -> Option<RawJson> {
+        let schema = self.schema.value();
+        let may_be = match &schema["type"] {
+            Value::String(kind) => kind == "string",
+            Value::Array(kinds) => kinds.iter().any(|kind| kind == "string"),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+        };
+        let words = Value::String(text.trim().to_owned());
+        (may_be && self.validator.is_valid(&words)).then(|| RawJson::of(&words))
     }
 
     /// The schema of `finish`: its output is of this kind. Definitions move to the

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
-use longhaul_core::event::turn::Purpose;
+use longhaul_core::event::turn::{Appraisal, Purpose};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::time::Millis;
@@ -80,12 +80,11 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
     Ok(heard.told(active, |answered| {
         let capsule = desk.capsule.as_ref()?;
         let calls = answered.reply.calls();
-        let calls = calls
+        let calls: Vec<Appraisal> = calls
             .map(|call| appraise(capsule, desk.ledger.run(), call))
             .collect();
-        let fit = capsule
-            .contract()
-            .and_then(|contract| contract.judge(&answered));
+        let contract = capsule.contract();
+        let fit = contract.and_then(|contract| contract.judge(&answered, &calls));
         Some(Input::Replied(Box::new(Replied {
             answered,
             calls,

@@ -3,7 +3,8 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::raw::{Body, RawJson};
-use longhaul_core::status::Output;
+use longhaul_core::status::{Outcome, Output};
+use longhaul_run::Run;
 use serde_json::{Value, json};
 
 use crate::suite::house::model::Line;
@@ -94,4 +95,50 @@ async fn a_schema_that_is_broken_is_said() {
     let gate = house.gate(run).await;
     let opening = "The output schema of agent `tester` is broken:";
     assert!(gate.spec.ask.starts_with(opening), "{}", gate.spec.ask);
+}
+
+/// What a run with this schema gives back that ends with these words or this `finish`.
+async fn given(schema: &Value, line: Line) -> (Value, String) {
+    let schema = RawJson::of(schema);
+    let house = plan([line]).agent(|agent| {
+        agent.tools = Vec::new();
+        agent.output = Some(schema);
+    });
+    let house = house.at_work();
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    let replayed = Run::replay(&journal).unwrap();
+    let output = output(&journal);
+    assert_eq!(
+        replayed.outcome(),
+        Some(&Outcome::Completed(output.clone()))
+    );
+    (output.data.expect("data").value(), output.text)
+}
+
+#[tokio::test]
+async fn every_kind_of_result_is_data_by_words_and_by_finish() {
+    let words = "Ada wrote it.";
+    for (kind, said, data, text) in [
+        (
+            "object",
+            r#"{"a":[1]}"#,
+            json!({ "a": [1] }),
+            r#"{"a":[1]}"#,
+        ),
+        ("array", r#"["a",1]"#, json!(["a", 1]), r#"["a",1]"#),
+        ("string", r#""Ada wrote it.""#, json!(words), words),
+        ("string", words, json!(words), words),
+        ("string", "42", json!("42"), "42"),
+        ("number", "4.5", json!(4.5), "4.5"),
+        ("integer", "```json\n42\n```", json!(42), "42"),
+        ("boolean", "false", json!(false), "false"),
+        ("null", "null", Value::Null, "null"),
+    ] {
+        let schema = json!({ "type": kind });
+        let expect = (data.clone(), text.to_owned());
+        assert_eq!(given(&schema, Line::Text(said)).await, expect, "{said}");
+        let finish = Line::call("finish", json!({ "output": data }));
+        assert_eq!(given(&schema, finish).await, expect, "finish {kind}");
+    }
 }
