@@ -62,10 +62,14 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
         Input::Replied(replied) if replied.calls.len() > CALLS_MAX => {
             let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
             failure.usage = Some(replied.answered.usage);
-            failed::failed(&mut draft, failure, replied.active)?;
+            failed::failed(&mut draft, failure, replied.answered.cost, replied.active)?;
         }
         Input::Replied(replied) => replied::replied(&mut draft, *replied)?,
-        Input::ModelFailed { failure, active } => failed::failed(&mut draft, failure, active)?,
+        Input::ModelFailed {
+            failure,
+            cost,
+            active,
+        } => failed::failed(&mut draft, failure, cost, active)?,
         Input::Interrupted {
             text,
             usage,

@@ -46,6 +46,8 @@ pub enum Input {
     ModelFailed {
         /// What happened.
         failure: Failure,
+        /// What it cost all the same; none: what the list says.
+        cost: Option<Micros>,
         /// How long it took.
         active: Millis,
     },

@@ -176,6 +176,9 @@ pub struct TurnFailed {
     /// What it cost all the same; for a lost call the whole hold counts.
     #[serde(default)]
     pub charged: Hold,
+    /// What whoever was asked says that it cost; none: the list price was charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Micros>,
     /// The model that is asked from now on, in the place of the one that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,

@@ -62,7 +62,11 @@ fn made(
         Err(why) => {
             let mut failure = Failure::new(FailureClass::Refused, why);
             failure.usage = Some(answered.usage);
-            Input::ModelFailed { failure, active }
+            Input::ModelFailed {
+                failure,
+                cost: answered.cost,
+                active,
+            }
         }
     }
 }

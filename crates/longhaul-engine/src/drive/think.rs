@@ -27,8 +27,8 @@ use crate::ports::{Found, Models};
 pub(super) enum Heard {
     /// A reply.
     Reply(Answered),
-    /// None, and why.
-    Failed(Failure),
+    /// None, why, and what it cost all the same.
+    Failed(Failure, Option<Micros>),
     /// A message cut in after these words.
     CutOff {
         text: Arc<str>,
@@ -63,7 +63,11 @@ impl Heard {
         match self {
             Self::Reply(answered) => made(answered),
             Self::Gone => None,
-            Self::Failed(failure) => Some(Input::ModelFailed { failure, active }),
+            Self::Failed(failure, cost) => Some(Input::ModelFailed {
+                failure,
+                cost,
+                active,
+            }),
             Self::CutOff { text, usage, cost } => Some(Input::Interrupted {
                 text,
                 usage,
@@ -113,7 +117,7 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
     };
     // Its start is journaled; a worker that stops lets go of it unasked.
     if desk.stop.is_draining() {
-        return Ok(Heard::Failed(stopped()));
+        return Ok(Heard::Failed(stopped(), None));
     }
     let ask = desk.spell_out(ask).await?;
     // The last wait before the question: what is read after this may take so
@@ -124,7 +128,7 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
     let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
     let found = match found(&capsule, &*desk.ports.models, (&ask.model, purpose)) {
         Ok(found) => found,
-        Err(failure) => return Ok(Heard::Failed(failure)),
+        Err(failure) => return Ok(Heard::Failed(failure, None)),
     };
     let question = AssertUnwindSafe(found.model.reply(&ask, &ear)).catch_unwind();
     let question = pin!(question);
@@ -137,12 +141,15 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
     };
     Ok(match ears.attend(question).await? {
         First::Done(Ok(Ok(answered))) => Heard::Reply(answered),
-        First::Done(Ok(Err(failure))) => Heard::Failed(failure),
+        First::Done(Ok(Err(failure))) => {
+            let cost = cost(&*found.model, &ask, &failure);
+            Heard::Failed(failure, cost)
+        }
         First::Done(Err(_)) => {
             let words = format!("the adapter of {} panicked", found.name);
-            Heard::Failed(Failure::new(FailureClass::Server, words))
+            Heard::Failed(Failure::new(FailureClass::Server, words), None)
         }
-        First::Cut(Cut::Cancelled | Cut::Stopping) => Heard::Failed(stopped()),
+        First::Cut(Cut::Cancelled | Cut::Stopping) => Heard::Failed(stopped(), None),
         First::Cut(Cut::Interrupted) => cut_off(&*found.model, &ask, ear.text()),
         First::Cut(Cut::Lost) => Heard::Gone,
     })
@@ -172,6 +179,14 @@ fn found(
 
 fn stopped() -> Failure {
     Failure::new(FailureClass::Stopped, "the question was taken back")
+}
+
+/// What a failed call cost at the price of the model that was asked: where a run has
+/// several, the heart knows only that of the dearest.
+fn cost(model: &dyn Model, ask: &Ask, failure: &Failure) -> Option<Micros> {
+    let usage = failure.usage.filter(|usage| usage.tokens() > 0)?;
+    let price = model.quote(ask).tariff.price?;
+    Some(price.of(usage))
 }
 
 /// What was said and used until a message cut in, as far as one can guess.

@@ -94,6 +94,7 @@ pub(crate) fn orphans(draft: &mut Draft<'_>, alive: Option<Epoch>) -> Result<(),
             failure,
             active: Millis::ZERO,
             charged: hold,
+            cost: None,
             instead: None,
         }))?;
         let settlement = Settlement {

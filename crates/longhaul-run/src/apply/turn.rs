@@ -172,7 +172,8 @@ impl Control {
             self.sums.usage = self.sums.usage.plus(data.failure.usage.unwrap_or_default());
             self.sums.cost = self.sums.cost.plus(data.charged.micros);
             let used = data.failure.usage.unwrap_or_default().tokens() > 0;
-            self.sums.unpriced |= used && self.tariff_of(&asking).price.is_none();
+            let is_priced = data.cost.is_some() || self.tariff_of(&asking).price.is_some();
+            self.sums.unpriced |= used && !is_priced;
         }
         SILENT
     }

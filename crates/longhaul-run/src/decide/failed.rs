@@ -11,7 +11,7 @@ use longhaul_core::id::TimerId;
 use longhaul_core::policy::retry::call_delay;
 use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::Hold;
+use longhaul_core::usage::{Hold, Micros};
 
 use crate::advance::{advance, fail, park_until};
 use crate::decide::place::release;
@@ -27,6 +27,7 @@ const PATIENCE: Millis = Millis::from_secs(30);
 pub(super) fn failed(
     draft: &mut Draft<'_>,
     failure: Failure,
+    cost: Option<Micros>,
     active: Millis,
 ) -> Result<(), Refusal> {
     let class = failure.class;
@@ -36,7 +37,12 @@ pub(super) fn failed(
         false => fallback(draft, &failure),
     };
     let turns = instead.is_some() || is_no_loss(draft, &failure);
-    note(draft, &failure, Noted { active, instead })?;
+    let noted = Noted {
+        active,
+        cost,
+        instead,
+    };
+    note(draft, &failure, noted)?;
     // The driver let go of its call without being told to by a cancel: it drains.
     if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
         return release(draft);
@@ -119,17 +125,22 @@ fn wants_rest(failure: &Failure) -> bool {
 /// What is written down beside a failure.
 struct Noted {
     active: Millis,
+    cost: Option<Micros>,
     instead: Option<String>,
 }
 
 /// Writes the failure down and settles what was held.
 fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Refusal> {
-    let Noted { active, instead } = noted;
+    let Noted {
+        active,
+        cost,
+        instead,
+    } = noted;
     let asking = asking(draft)?;
     let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
     let usage = failure.usage.unwrap_or_default();
-    let micros = draft.control.tariff_of(asking).price;
-    let micros = micros.map(|price| price.of(usage));
+    let price = draft.control.tariff_of(asking).price;
+    let micros = cost.or(price.map(|price| price.of(usage)));
     let asked = asking.asks(draft.run.transcript.model()).to_owned();
     let charged = Hold {
         micros: micros.unwrap_or_default(),
@@ -142,6 +153,7 @@ fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Re
         failure,
         active,
         charged,
+        cost,
         instead,
     }))?;
     draft.change(Change::Settle(Settlement {

@@ -157,6 +157,7 @@ pub(super) fn stopped(draft: &mut Draft<'_>, paid: Paid, active: Millis) -> Resu
         failure,
         active,
         charged,
+        cost: paid.cost,
         instead: None,
     }))?;
     paid.settle(draft, model, active);

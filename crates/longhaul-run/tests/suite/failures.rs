@@ -293,3 +293,21 @@ fn a_timer_that_nobody_waits_for_changes_nothing() {
     "#,
     );
 }
+
+#[test]
+fn a_call_of_no_use_counts_with_what_it_really_cost() {
+    check(
+        plain(),
+        r#"
+        claim            => run.claimed | running
+        see              => run.perceived turn.started
+        waste server 777 => turn.failed(server) run.waiting(retry) | waiting retry
+        ? cost           => 777
+        fire             => timer.fired | running
+        claim            => run.claimed
+        go               => turn.started
+        waste server     => turn.failed(server) run.waiting(retry) | waiting retry
+        ? cost           => 1377
+    "#,
+    );
+}

@@ -185,6 +185,7 @@ impl Drive {
             let failure = Failure::new(FailureClass::Stopped, "stopped");
             Input::ModelFailed {
                 failure,
+                cost: None,
                 active: Millis(3),
             }
         } else if run.is_interrupted() {
@@ -204,6 +205,7 @@ impl Drive {
             match Script::of(&run.task().input).reply(ask) {
                 Err(failure) => Input::ModelFailed {
                     failure,
+                    cost: None,
                     active: Millis(4),
                 },
                 Ok(answered) => {

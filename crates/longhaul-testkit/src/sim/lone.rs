@@ -141,6 +141,7 @@ impl Lone {
                 match Script::of(&self.run.task().input).reply(&ask) {
                     Err(failure) => Input::ModelFailed {
                         failure,
+                        cost: None,
                         active: Millis(4),
                     },
                     Ok(answered) => {

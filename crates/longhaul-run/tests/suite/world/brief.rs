@@ -73,6 +73,11 @@ impl World {
                 None => "untold".into(),
             },
             "model" => self.run.transcript().model().to_owned(),
+            "cost" => {
+                let sums = self.run.control().sums();
+                let rest = if sums.unpriced { " and more" } else { "" };
+                format!("{}{rest}", sums.cost.0)
+            }
             "why" => longhaul_run::say::say(&self.run).sentence,
             "outcome" => match self.run.outcome() {
                 Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),

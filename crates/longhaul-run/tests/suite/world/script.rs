@@ -242,6 +242,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         "refuse" => Some(talk::replied("I won't.", rest, StopReason::Refusal)),
         "hold" => Some(talk::replied("One moment.", rest, StopReason::PauseTurn)),
         "err" => Some(talk::failed(talk::class_of(first), text.parse().ok())),
+        "waste" => Some(talk::wasted(talk::class_of(first), text.parse().ok())),
         "halt" => Some(talk::interrupted(rest)),
         "sum" => Some(talk::compacted(rest.parse().unwrap())),
         "done" => one(ToolEnd::Completed),

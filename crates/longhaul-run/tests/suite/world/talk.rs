@@ -204,6 +204,18 @@ pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> Input {
     failure.retry_after = retry_after.map(Millis::from_secs);
     Input::ModelFailed {
         failure,
+        cost: None,
+        active: ACTIVE,
+    }
+}
+
+/// A call that is of no use and has cost this much.
+pub(crate) fn wasted(class: FailureClass, cost: Option<u64>) -> Input {
+    let mut failure = Failure::new(class, "it was of no use");
+    failure.usage = Some(USAGE);
+    Input::ModelFailed {
+        failure,
+        cost: cost.map(Micros),
         active: ACTIVE,
     }
 }
