@@ -17,7 +17,7 @@ use crate::cli::driven::wants_driver;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::figure::{dollars, lasted};
-use crate::cli::mark::mark;
+use crate::cli::mark::{Mark, left, mark};
 use crate::cli::paint::Paint;
 use crate::cli::table::{Cell, table};
 use crate::cli::{name, runtime, say};
@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
   longhaul ls --agent writer --json        {\"data\": [run, ...], \"next\": null}
   longhaul ls --limit 100 --after RUN      the hundred before RUN
 
-Signs: ▲ waits for a person  ● running  ○ waits for something else  ‖ paused  ✓ completed  ✗ failed  – cancelled";
+Signs: ▲ waits for a person  ● running  ○ waits for something else, or for somebody who drives  ‖ paused  ✓ completed  ✗ failed  – cancelled";
 
 /// Lists runs.
 #[derive(Debug, Args)]
@@ -164,7 +164,14 @@ impl Ls {
         }
         let now = desk.now().await.map_err(fail::engine)?;
         let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
-        let rows: Vec<Vec<Cell>> = found.shown.iter().map(|run| row(run, now)).collect();
+        let idle = |run: &BriefView| wants_driver(run.status);
+        let is_left =
+            found.shown.iter().any(idle) && !desk.is_driven().await.map_err(fail::engine)?;
+        let rows = found.shown.iter().map(|run| match is_left && idle(run) {
+            true => left_row(run, now),
+            false => row(run, &mark(run.status, run.reason.as_deref()), now),
+        });
+        let rows: Vec<Vec<Cell>> = rows.collect();
         for line in table(&head, &rows, Paint::for_stdout()) {
             say::data(&line)?;
         }
@@ -181,9 +188,7 @@ impl Ls {
         if found.shown.iter().any(is_yours) {
             foot.push_str("   Only yours to decide: longhaul gates");
         }
-        let idle = |run: &BriefView| wants_driver(run.status);
-        let idle = found.shown.iter().any(idle);
-        if idle && !desk.is_driven().await.map_err(fail::engine)? {
+        if is_left {
             foot.push_str("   Nobody drives now: longhaul worker");
         }
         say::talk(&foot);
@@ -212,8 +217,17 @@ fn is_yours(run: &BriefView) -> bool {
     }
 }
 
-fn row(row: &BriefView, now: Timestamp) -> Vec<Cell> {
-    let stands = mark(row.status, row.reason.as_deref());
+/// A run that nobody drives does nothing now, whatever it did last.
+fn left_row(run: &BriefView, now: Timestamp) -> Vec<Cell> {
+    let last = format!("last known: {}", run.now);
+    let run = BriefView {
+        now: last,
+        ..run.clone()
+    };
+    row(&run, &left(run.status), now)
+}
+
+fn row(row: &BriefView, stands: &Mark, now: Timestamp) -> Vec<Cell> {
     let lived = row.finished_at.unwrap_or(now).since(row.created_at);
     let elapsed = match (row.status.is_terminal(), row.active_ms) {
         (_, 0) => lasted(lived),

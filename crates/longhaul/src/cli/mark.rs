@@ -40,3 +40,11 @@ pub(crate) fn mark(status: Status, reason: Option<&str>) -> Mark {
         tone,
     }
 }
+
+/// How a run stands that only goes on when somebody drives, while nobody does.
+pub(crate) fn left(status: Status) -> Mark {
+    Mark {
+        words: format!("○ {}: nobody drives", status.as_str()),
+        tone: Tone::Faint,
+    }
+}

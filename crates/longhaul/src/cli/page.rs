@@ -7,7 +7,7 @@ use longhaul_engine::view::{RunView, UsageView};
 use longhaul_engine::why_view::WhyView;
 
 use crate::cli::figure::{counted, dollars, lasted};
-use crate::cli::mark::mark;
+use crate::cli::mark::Mark;
 use crate::cli::paint::{Paint, Tone};
 use crate::cli::plain;
 use crate::cli::teller::short;
@@ -16,9 +16,8 @@ use crate::cli::teller::short;
 const VERSION_LETTERS: usize = 12;
 
 /// The lines of a run's page, safe for a terminal.
-pub(crate) fn page(run: &RunView, why: &WhyView) -> Vec<String> {
+pub(crate) fn page(run: &RunView, why: &WhyView, stands: &Mark) -> Vec<String> {
     let paint = Paint::for_stdout();
-    let stands = mark(run.status, run.reason.as_deref());
     let head = paint.tone(stands.tone, &stands.words);
     let mut lines = vec![
         format!("{}  {}  {head}", run.id, plain::line(&run.agent)),

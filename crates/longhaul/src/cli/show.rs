@@ -8,7 +8,7 @@ use longhaul_core::id::{RunId, Seq};
 
 use crate::cli::desk::Desk;
 use crate::cli::desk::find::look;
-use crate::cli::driven::why;
+use crate::cli::driven::stand;
 use crate::cli::exit::Exit;
 use crate::cli::page::page;
 use crate::cli::teller::{Teller, clock};
@@ -66,8 +66,8 @@ impl Show {
         if self.json {
             return say::data(&serde_json::to_string(&view)?);
         }
-        let why = why(desk, &view).await?;
-        for line in page(&view, &why) {
+        let (why, stands) = stand(desk, &view).await?;
+        for line in page(&view, &why, &stands) {
             say::data(&line)?;
         }
         Ok(())

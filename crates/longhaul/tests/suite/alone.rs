@@ -15,10 +15,21 @@ fn a_driver_that_was_killed_is_known_to_be_gone_at_once() {
     });
     let said = project.say(&["why", &busy], 0);
     assert!(!said.out.contains("Nobody drives"), "{said:?}");
+    let said = project.say(&["ls"], 0);
+    assert!(said.out.contains("● running"), "{said:?}");
     // Killed with SIGKILL: it gives no last sign.
     drop(worker);
     let said = project.say(&["why", &busy], 0);
     assert!(said.out.contains("Nobody drives it now"), "{said:?}");
+    // The list and the page say the same.
+    for args in [&["ls"][..], &["show", &busy]] {
+        let said = project.say(args, 0).out;
+        assert!(said.contains("○ running: nobody drives"), "{said}");
+        assert!(!said.contains("● running"), "{said}");
+    }
+    let said = project.say(&["ls"], 0);
+    assert!(said.out.contains("last known: asks the model"), "{said:?}");
+    assert!(said.err.contains("Nobody drives now"), "{said:?}");
     let said = project.say(&["approve", &asked, "--yes"], 0);
     assert!(said.out.contains("as soon as somebody drives"), "{said:?}");
     let said = project.say(&["cancel", &busy], 0);
