@@ -28,7 +28,7 @@ fn a_driver_that_was_killed_is_known_to_be_gone_at_once() {
         assert!(!said.contains("● running"), "{said}");
     }
     let said = project.say(&["ls"], 0);
-    assert!(said.out.contains("last known: asks the model"), "{said:?}");
+    assert!(said.out.contains("last known: turn 1"), "{said:?}");
     assert!(said.err.contains("Nobody drives now"), "{said:?}");
     let said = project.say(&["approve", &asked, "--yes"], 0);
     assert!(said.out.contains("as soon as somebody drives"), "{said:?}");

@@ -55,10 +55,10 @@ fn a_server_that_dies_in_a_call_is_named_where_a_person_is_asked() {
     assert!(said.err.contains(line), "{}", said.err);
     let ask = asked(&project);
     assert_eq!(ask, format!("mcp:odd/die was begun. T{why}. {QUESTION}"));
-    let (_, said) = check(&format!("{front}\nin_doubt: tell"), 0);
+    let (_, said) = check(&front.replace("true", "true, in_doubt: tell"), 0);
     let read = format!("its outcome is unknown. T{why}. It may have happened");
     assert!(said.out.contains(&read), "{}", said.out);
-    let (_, said) = check(&format!("{front}\nin_doubt: fail"), 1);
+    let (_, said) = check(&front.replace("true", "true, in_doubt: fail"), 1);
     assert!(
         said.err
             .contains(&format!("its outcome is unknown: t{why}")),
