@@ -167,6 +167,19 @@ def odd(call):
 
 
 @tool()
+def formless(call):
+    send({"id": call["id"], "result": {"content": "nope"}})
+
+
+@tool()
+def breaks_its_word(call):
+    say(call["id"], "five", structuredContent={"a": 5})
+
+
+TOOLS[-1]["outputSchema"] = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+@tool()
 def refuses(call):
     send({"id": call["id"], "error": {"code": -32000, "message": "not\ntoday " + "x" * 5000}})
 

@@ -98,7 +98,7 @@ async fn used(servers: &Servers) -> Result<(), bool> {
         .iter()
         .map(|(tool, input)| tool.call(input.clone(), &around));
     let refused = join_all(calls).await.into_iter().filter_map(Result::err);
-    let mut refused = refused.map(|failure| failure.0);
+    let mut refused = refused.map(|failure| failure.into_words());
     match refused.any(|why| why.contains("longhaul mcp login")) {
         true => Err(true),
         false => Ok(()),

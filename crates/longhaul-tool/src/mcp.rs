@@ -19,6 +19,7 @@ mod link;
 mod listing;
 mod opening;
 mod output;
+mod promise;
 mod slot;
 mod spec;
 mod stdio;

@@ -44,7 +44,7 @@ impl Heard {
     fn clean(self, cleaner: Cleaner<'_>) -> Self {
         match self {
             Self::Reply(answered) => Self::Reply(cleaner.answered(answered)),
-            Self::Failed(failure) => Self::Failed(cleaner.failure(failure)),
+            Self::Failed(failure, cost) => Self::Failed(cleaner.failure(failure), cost),
             Self::CutOff { text, usage, cost } => Self::CutOff {
                 text: cleaner.words(&text),
                 usage,

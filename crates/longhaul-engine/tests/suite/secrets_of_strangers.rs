@@ -169,7 +169,7 @@ async fn what_tools_say_of_themselves_has_none() {
     let call = || Line::call("act", json!({}));
     let failing = Hand::new("act", Once, &deeds).doing(|_, around| {
         around.progress.report(Some(5), SECRET);
-        async { Err(ToolFailure(SECRET.to_owned())) }.boxed()
+        async { Err(ToolFailure::new(SECRET.to_owned())) }.boxed()
     });
     check(
         "a failure",

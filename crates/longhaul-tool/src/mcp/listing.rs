@@ -31,6 +31,8 @@ pub struct Offered {
     pub card: ToolCard,
     /// What its calls do to the world, by its own word.
     pub class: EffectClass,
+    /// The schema that its results promise to keep.
+    pub promise: Option<Value>,
 }
 
 /// What a server has.
@@ -57,7 +59,14 @@ impl Listing {
                 ));
                 return;
             }
-            match offered(spec, said) {
+            let taken = offered(spec, said);
+            if let Some(Err(why)) = taken.is_ok().then(|| promised(said)).flatten() {
+                self.note(format!(
+                    "what `{}` promises of its results is not used: {why}",
+                    shown(said)
+                ));
+            }
+            match taken {
                 Ok(offered) if names.insert(offered.card.name.as_str().to_owned()) => {
                     self.tools.push(offered);
                 }
@@ -97,7 +106,13 @@ fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
     let schema = said
         .get("inputSchema")
         .ok_or("it has no schema of its input")?;
-    judge(schema)?;
+    if !schema.is_object() {
+        return Err("the schema of its input is no object".to_owned());
+    }
+    if schema.get("type").is_some_and(|kind| kind != "object") {
+        return Err("its input would be no object".to_owned());
+    }
+    judge(schema, "input")?;
     let words = said["description"].as_str();
     let title = said["title"]
         .as_str()
@@ -114,7 +129,16 @@ fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
             timeout: Some(spec.timeout),
         },
         class: class(spec, &said["annotations"]),
+        promise: promised(said).and_then(Result::ok).cloned(),
     })
+}
+
+/// The schema that its results promise to keep, or why it can't be held to it.
+fn promised(said: &Value) -> Option<Result<&Value, String>> {
+    let schema = said
+        .get("outputSchema")
+        .filter(|schema| !schema.is_null())?;
+    Some(judge(schema, "results").map(|()| schema))
 }
 
 /// What its calls do to the world, by its own word. What one of its calls did may
@@ -145,36 +169,30 @@ fn bounded(words: &str) -> String {
     short
 }
 
-/// Whether models and our own judge can work with a schema.
-fn judge(schema: &Value) -> Result<(), String> {
-    let Some(fields) = schema.as_object() else {
-        return Err("the schema of its input is no object".to_owned());
-    };
-    if fields.get("type").is_some_and(|kind| kind != "object") {
-        return Err("its input would be no object".to_owned());
-    }
+/// Whether models and our own judge can work with the schema of this.
+fn judge(schema: &Value, of: &str) -> Result<(), String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES_MAX {
         let kb = SCHEMA_BYTES_MAX / 1024;
-        return Err(format!("the schema of its input is longer than {kb} KB"));
+        return Err(format!("the schema of its {of} is longer than {kb} KB"));
     }
     let mut refs = Vec::new();
     gather(schema, &mut refs);
     if refs.iter().any(|to| !to.starts_with('#')) {
-        return Err("the schema of its input refers to another place".to_owned());
+        return Err(format!("the schema of its {of} refers to another place"));
     }
     let mut known = BTreeSet::new();
     if refs
         .into_iter()
         .any(|to| is_round(schema, to, &mut Vec::new(), &mut known))
     {
-        return Err("the schema of its input refers to itself".to_owned());
+        return Err(format!("the schema of its {of} refers to itself"));
     }
     match jsonschema::validator_for(schema) {
         Ok(_) => Ok(()),
         Err(why) => {
             let why: String = why.to_string().chars().take(200).collect();
-            Err(format!("the schema of its input is none: {why}"))
+            Err(format!("the schema of its {of} is none: {why}"))
         }
     }
 }

@@ -60,6 +60,11 @@ pub(super) fn read(answer: &Value, easel: &Easel) -> Result<ToolOutput, ToolFail
     })
 }
 
+/// An answer as it came, within bounds.
+pub(super) fn shown(answer: &Value) -> String {
+    cut(&answer.to_string(), FAILURE_BYTES_MAX)
+}
+
 /// As many of the parts as a result may be long.
 fn within(parts: Vec<Part>) -> Vec<Part> {
     let mut left = TEXT_BYTES_MAX;

@@ -15,8 +15,9 @@ use serde_json::Value;
 use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Offered;
 use crate::mcp::output;
+use crate::mcp::promise::broken;
 use crate::mcp::slot::Slot;
-use crate::mcp::spec::tool_name;
+use crate::mcp::spec::{Way, tool_name};
 
 /// A server's tool.
 #[derive(Debug)]
@@ -37,6 +38,20 @@ impl McpTool {
             name,
             slot,
         }
+    }
+
+    /// What came of a call. An answer without form is no result, and its words are
+    /// told with what is wrong: the model can still make something of them.
+    fn read(&self, answer: &Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let read = output::read(answer, &around.pictures);
+        let Some(why) = broken(answer, self.offered.promise.as_ref()) else {
+            return read;
+        };
+        let server = &self.slot.spec().name;
+        let came = output::shown(answer);
+        Err(ToolFailure::new(format!(
+            "the server `{server}` was called and has answered, but {why}. What came: {came}"
+        )))
     }
 
     /// What a call that is lost says to the model.
@@ -99,6 +114,11 @@ impl Tool for McpTool {
         self.offered.class
     }
 
+    /// A server over pipes that is busy does not see that its worker is gone.
+    fn outlives(&self) -> bool {
+        matches!(self.slot.spec().way, Way::Stdio { .. })
+    }
+
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input = match input {
             Value::Object(fields) => fields,
@@ -119,7 +139,7 @@ impl Tool for McpTool {
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return output::read(&answer, &around.pictures),
+                Ok(answer) => return self.read(&answer, around),
                 Err(Lost::Gone { again: true, .. }) if again => again = false,
                 Err(lost) => return Err(self.failure(lost)),
             }

@@ -214,6 +214,22 @@ async fn garbage_between_messages_is_passed_over() {
     }
     let failure = call(&servers, "fails", json!({})).await.unwrap_err();
     assert_eq!(failure.to_string(), "it did not work");
+    for (name, why) in [
+        ("formless", "its `content` is no list. What came: {"),
+        (
+            "breaks_its_word",
+            "it breaks its own schema at /a: 5 is not",
+        ),
+    ] {
+        let failure = call(&servers, name, json!({})).await.unwrap_err();
+        // It has answered, so nobody has to be asked what came of it.
+        assert!(!failure.is_unknown(), "{name}");
+        let words = failure.to_string();
+        assert!(
+            words.contains("has answered, but ") && words.contains(why),
+            "{words}"
+        );
+    }
     let failure = call(&servers, "refuses", json!({}))
         .await
         .unwrap_err()
