@@ -66,7 +66,7 @@ mod tests {
     #[async_trait]
     impl ContextProvider for Blind {
         async fn look(&self, _: &Glance) -> Result<Perception, ContextError> {
-            Err(ContextError("it is dark".into()))
+            Err(ContextError::passing("it is dark"))
         }
     }
 

@@ -13,6 +13,7 @@ use std::process::{ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
+use tokio::sync::Notify;
 
 use longhaul_core::time::{Clock, Millis};
 
@@ -40,6 +41,9 @@ pub struct Command {
     pub stdin: Vec<u8>,
     /// So many bytes of each stream are kept, of its beginning and its end.
     pub keep: usize,
+    /// It is stopped when it says more bytes than this on its output; none: what
+    /// is too long is read on, and its middle is left out.
+    pub most: Option<usize>,
     /// How long it may take.
     pub timeout: Millis,
 }
@@ -54,6 +58,7 @@ impl fmt::Debug for Command {
             .field("env", &names)
             .field("stdin", &self.stdin.len())
             .field("keep", &self.keep)
+            .field("most", &self.most)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
@@ -68,11 +73,12 @@ impl Command {
             env: Vec::new(),
             stdin: Vec::new(),
             keep: KEEP,
+            most: None,
             timeout: TIMEOUT,
         }
     }
 
-    /// Runs it to its end, or to the end of its time.
+    /// Runs it to its end, or to the end of its time or of what it may say.
     pub async fn run(self, clock: &dyn Clock) -> Result<Ended, CommandError> {
         let deadline = clock.now().plus(self.timeout);
         let mut child = self.spawn()?;
@@ -80,12 +86,13 @@ impl Command {
         let mut stdout = Heard::new(self.keep);
         let mut stderr = Heard::new(self.keep);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let flooded = Notify::new();
         let exit = {
             let talk = async {
                 tokio::join!(
                     tell(pipes.0, &self.stdin),
-                    stdout.hear(pipes.1),
-                    stderr.hear(pipes.2)
+                    stdout.hear(pipes.1, self.most, &flooded),
+                    stderr.hear(pipes.2, None, &flooded)
                 );
             };
             tokio::pin!(talk);
@@ -95,6 +102,7 @@ impl Command {
             let exit = loop {
                 tokio::select! {
                     biased;
+                    () = flooded.notified() => break Exit::Long(self.most.unwrap_or_default()),
                     status = child.wait() => break Exit::of(status.map_err(CommandError::Lost)?),
                     () = &mut talk, if !silent => silent = true,
                     () = &mut late => break Exit::Late(self.timeout),
@@ -106,7 +114,7 @@ impl Command {
             }
             exit
         };
-        if let Exit::Late(_) = exit {
+        if let Exit::Late(_) | Exit::Long(_) = exit {
             // Killed, so it ends; one that hangs in the system is reaped later.
             within(clock, child.wait()).await;
         }
@@ -240,12 +248,21 @@ impl Heard {
         }
     }
 
-    async fn hear(&mut self, pipe: Option<impl AsyncRead + Unpin>) {
+    /// Hears it to its end, or until it has said too much.
+    async fn hear(
+        &mut self,
+        pipe: Option<impl AsyncRead + Unpin>,
+        most: Option<usize>,
+        flooded: &Notify,
+    ) {
         let Some(mut pipe) = pipe else { return };
         let mut buffer = vec![0; 16 * 1024];
-        // It is read on when it is too long: a full pipe would stop the program.
+        // It is read on when it is not kept: a full pipe would stop the program.
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
             self.take(&buffer[..count]);
+            if most.is_some_and(|most| self.bytes > most as u64) {
+                return flooded.notify_one();
+            }
         }
     }
 
@@ -321,6 +338,8 @@ pub enum Exit {
     Signal(i32),
     /// Not in this time; it was killed.
     Late(Millis),
+    /// It said more bytes than these; it was killed.
+    Long(usize),
 }
 
 impl Exit {
@@ -348,6 +367,7 @@ impl fmt::Display for Exit {
                 write!(f, "did not end in {} s and was stopped", time / 1_000)
             }
             Self::Late(Millis(time)) => write!(f, "did not end in {time} ms and was stopped"),
+            Self::Long(bytes) => write!(f, "said more than {bytes} bytes and was stopped"),
         }
     }
 }

@@ -40,5 +40,24 @@ pub struct Perception {
 
 /// Nothing could be seen.
 #[derive(Debug, thiserror::Error)]
-#[error("the context provider failed: {0}")]
-pub struct ContextError(pub String);
+#[error("the context provider failed: {why}")]
+pub struct ContextError {
+    /// Why not.
+    pub why: String,
+    /// Another look would end no better.
+    pub lasts: bool,
+}
+
+impl ContextError {
+    /// A failure that may pass: it is tried again, a few times at most.
+    pub fn passing(why: impl Into<String>) -> Self {
+        let (why, lasts) = (why.into(), false);
+        Self { why, lasts }
+    }
+
+    /// A failure that lasts until somebody mends something.
+    pub fn lasting(why: impl Into<String>) -> Self {
+        let (why, lasts) = (why.into(), true);
+        Self { why, lasts }
+    }
+}

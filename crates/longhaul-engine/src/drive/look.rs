@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::turn::Seen;
-use longhaul_core::port::context::{ContextProvider, Glance, Perception};
+use longhaul_core::port::context::{ContextError, ContextProvider, Glance, Perception};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
@@ -26,7 +26,7 @@ use crate::prompt::{WORLD, world_words};
 /// Before each look so much time passes: one that fails is tried again, twice.
 const PAUSES: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::from_secs(4)];
 
-/// A look may take this long.
+/// A look may take this long. When so much time is gone, none is begun any more.
 const LOOK_TIMEOUT: Millis = Millis::from_secs(30);
 
 /// The longest world that is taken in, and what comes with it for tools.
@@ -125,6 +125,7 @@ async fn try_to_look(
     glance: &Glance,
     clock: &dyn Clock,
 ) -> Result<Perception, String> {
+    let enough = clock.now().plus(LOOK_TIMEOUT);
     let mut last = String::new();
     for pause in PAUSES {
         if pause > Millis::ZERO {
@@ -132,7 +133,12 @@ async fn try_to_look(
         }
         match look_once(eye, glance, clock).await {
             Ok(seen) => return Ok(seen),
-            Err(why) => last = why,
+            Err(failed) => {
+                last = failed.to_string();
+                if failed.lasts || clock.now() >= enough {
+                    break;
+                }
+            }
         }
     }
     Err(last)
@@ -142,19 +148,21 @@ async fn look_once(
     eye: &dyn ContextProvider,
     glance: &Glance,
     clock: &dyn Clock,
-) -> Result<Perception, String> {
+) -> Result<Perception, ContextError> {
     let until = clock.now().plus(LOOK_TIMEOUT);
     let looking = AssertUnwindSafe(async { eye.look(glance).await }).catch_unwind();
     let seen = tokio::select! {
         biased;
         seen = looking => seen,
         () = clock.sleep_until(until) => {
-            return Err(format!("it took longer than {} s", LOOK_TIMEOUT.0 / 1_000));
+            let why = format!("it took longer than {} s", LOOK_TIMEOUT.0 / 1_000);
+            return Err(ContextError::passing(why));
         }
     };
-    let seen = seen
-        .map_err(|panic| format!("it panicked: {}", mishap::words(&*panic)))?
-        .map_err(|why| why.to_string())?;
+    let seen = seen.map_err(|panic| {
+        let why = format!("it panicked: {}", mishap::words(&*panic));
+        ContextError::passing(why)
+    })??;
     let context = seen.context.iter();
     let context: usize = context
         .map(|(name, value)| name.len() + value.as_str().len())
@@ -164,7 +172,8 @@ async fn look_once(
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            return Err(format!("the {what} that it saw is longer than {max} bytes"));
+            let why = format!("the {what} that it saw is longer than {max} bytes");
+            return Err(ContextError::lasting(why));
         }
     }
     Ok(seen)

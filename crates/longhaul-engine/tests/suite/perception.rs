@@ -243,6 +243,38 @@ async fn a_look_that_fails_is_tried_again_and_then_the_run_waits() {
 }
 
 #[tokio::test]
+async fn a_failure_that_lasts_is_not_tried_again() {
+    let witness = Witness::of([Sight::Lasts("no map")]);
+    let house = plan([Line::Text("done")])
+        .looking(&witness, Every::Run)
+        .at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    assert!(gate.spec.ask.contains("no map"), "{}", gate.spec.ask);
+    assert_eq!(witness.glances().len(), 1);
+    let why = house.longhaul.why(run).await.unwrap();
+    assert_eq!(
+        why.command,
+        format!("longhaul answer {} TEXT", gate.spec.id)
+    );
+}
+
+#[tokio::test]
+async fn a_look_that_used_up_its_time_is_not_tried_again() {
+    let witness = Witness::of([Sight::Hangs]);
+    let house = plan([Line::Text("done")])
+        .looking(&witness, Every::Run)
+        .at_standing_clock()
+        .at_work();
+    let run = house.submit().await;
+    house.pass_until(run, "run.blocked").await;
+    let gate = house.gate(run).await;
+    let ask = &gate.spec.ask;
+    assert!(ask.contains("longer than 30 s"), "{ask}");
+    assert_eq!(witness.glances().len(), 1);
+}
+
+#[tokio::test]
 async fn an_agent_whose_eye_is_not_here_waits_and_says_so() {
     let house = plan([Line::Text("done")])
         .agent(|agent| {

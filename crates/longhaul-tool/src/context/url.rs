@@ -46,8 +46,10 @@ impl fmt::Debug for UrlEye {
 #[async_trait]
 impl ContextProvider for UrlEye {
     async fn look(&self, glance: &Glance) -> Result<Perception, ContextError> {
-        let fail = |why: String| ContextError(format!("{}: {why}", self.said()));
-        let glance = serde_json::to_vec(glance).map_err(|why| fail(why.to_string()))?;
+        let said = |why: String| format!("{}: {why}", self.said());
+        // What another try would not change is told at once.
+        let lasts = |why: String| ContextError::lasting(said(why));
+        let glance = serde_json::to_vec(glance).map_err(|why| lasts(why.to_string()))?;
         let header = |name: &str| (name.to_owned(), "application/json".to_owned());
         let request = Request {
             method: "POST".into(),
@@ -60,15 +62,18 @@ impl ContextProvider for UrlEye {
         };
         let response = match self.outbound.send(request).await {
             Ok(response) => response,
-            Err(OutboundError::TooLong { .. }) => return Err(fail(too_long())),
-            Err(why @ (OutboundError::Forbidden { .. } | OutboundError::Failed { .. })) => {
-                return Err(ContextError(why.to_string()));
+            Err(OutboundError::TooLong { .. }) => return Err(lasts(too_long())),
+            Err(why @ OutboundError::Forbidden { .. }) => {
+                return Err(ContextError::lasting(why.to_string()));
+            }
+            Err(why @ OutboundError::Failed { .. }) => {
+                return Err(ContextError::passing(why.to_string()));
             }
         };
         if !(200..300).contains(&response.status) {
             let why = format!("it answered with status {} instead of 200", response.status);
-            return Err(fail(why));
+            return Err(ContextError::passing(said(why)));
         }
-        read(&response.body).map_err(fail)
+        read(&response.body).map_err(lasts)
     }
 }

@@ -166,7 +166,7 @@ fn said(heard: &Heard, exit: Exit) -> String {
     }
     match exit {
         Exit::Code(code) => text.push_str(&format!("exit {code}")),
-        Exit::Signal(_) | Exit::Late(_) => text.push_str(&format!("it {exit}")),
+        Exit::Signal(_) | Exit::Late(_) | Exit::Long(_) => text.push_str(&format!("it {exit}")),
     }
     text
 }

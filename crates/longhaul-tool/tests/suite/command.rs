@@ -147,6 +147,27 @@ async fn beginning_and_end_are_kept_of_what_is_too_long() {
 }
 
 #[tokio::test]
+async fn a_program_that_says_too_much_is_stopped_with_its_group() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nobody but whoever stops it ends it: it writes for ever.
+    let mut flood = sh(
+        dir.path(),
+        "sleep 600 & echo $! > child; while :; do echo flood; done",
+    );
+    flood.most = Some(1_000);
+    let ended = ran(flood).await;
+    assert_eq!(ended.exit, Exit::Long(1_000));
+    assert_eq!(
+        ended.exit.to_string(),
+        "said more than 1000 bytes and was stopped"
+    );
+    is_gone(pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
+    let mut just = sh(dir.path(), "printf 12345");
+    just.most = Some(5);
+    assert_eq!(ran(just).await.exit, Exit::Code(0));
+}
+
+#[tokio::test]
 async fn the_whole_group_ends_with_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("ready");

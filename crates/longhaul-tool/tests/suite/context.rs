@@ -64,26 +64,35 @@ async fn a_program_reads_who_looks_and_answers_what_is_seen() {
 async fn a_program_that_fails_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    for (script, why) in [
+    for (script, why, lasts) in [
         (
             "echo no map here >&2; exit 3",
             "`./look`: it ended with code 3: no map here",
+            false,
         ),
-        ("exit 1", "said nothing on stderr"),
-        ("kill -9 $$", "was ended by signal 9"),
-        ("echo sunny", "no JSON"),
-        ("true", "answered nothing"),
-        ("yes 1 | head -c 300000", "longer than 262144 bytes"),
-        ("yes 1 | head -c 900000", "longer than 262144 bytes"),
+        ("exit 1", "said nothing on stderr", false),
+        ("kill -9 $$", "was ended by signal 9", false),
+        ("echo sunny", "no JSON", true),
+        ("true", "answered nothing", true),
+        ("yes 1 | head -c 300000", "longer than 262144 bytes", true),
+        ("yes 1 | head -c 900000", "longer than 262144 bytes", true),
+        // It would go on for ever, and the clock stands still.
+        (
+            "while :; do echo flood; done",
+            "longer than 262144 bytes",
+            true,
+        ),
     ] {
         let no = eye(dir.path(), &clock, script).look(&glance()).await;
-        let no = no.unwrap_err().to_string();
+        let no = no.unwrap_err();
+        assert_eq!(no.lasts, lasts, "{script}: {no}");
+        let no = no.to_string();
         assert!(no.contains(why) && !no.contains("hush"), "{script}: {no}");
     }
     let mut lost = eye(dir.path(), &clock, "");
     lost.argv = vec!["no-such-program".into()];
-    let no = lost.look(&glance()).await.unwrap_err().to_string();
-    assert!(no.contains("there is no program"), "{no}");
+    let no = lost.look(&glance()).await.unwrap_err();
+    assert!(no.lasts && no.why.contains("there is no program"), "{no}");
     lost.argv.clear();
     assert!(lost.look(&glance()).await.is_err());
 }

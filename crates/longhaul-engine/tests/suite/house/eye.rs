@@ -18,6 +18,10 @@ pub(crate) enum Sight {
     World(Value, Value),
     /// Nothing: it fails with these words.
     Fails(&'static str),
+    /// The same, and another look would not help.
+    Lasts(&'static str),
+    /// Nothing: it never comes back.
+    Hangs,
     /// Nothing: it panics.
     Panics,
 }
@@ -69,7 +73,9 @@ impl ContextProvider for Witness {
                 world: RawJson::of(&world),
                 context: serde_json::from_value(context).unwrap(),
             }),
-            Sight::Fails(why) => Err(ContextError(why.into())),
+            Sight::Fails(why) => Err(ContextError::passing(why)),
+            Sight::Lasts(why) => Err(ContextError::lasting(why)),
+            Sight::Hangs => std::future::pending().await,
             Sight::Panics => panic!("an eye with a mistake"),
         }
     }
