@@ -20,6 +20,7 @@ use crate::contract::{Contract, FINISH};
 use crate::control;
 use crate::error::Error;
 use crate::events::{IDLE_TICK, kind};
+use crate::lack::Lack;
 use crate::ports::{Found, Ports};
 use crate::toolbox::Equipped;
 
@@ -44,8 +45,8 @@ pub(crate) struct Capsule {
     eye: Option<Arc<dyn ContextProvider>>,
 }
 
-/// A capsule, or the sentence that says what to configure.
-pub(crate) type Opened = Result<Capsule, String>;
+/// A capsule, or what is missing.
+pub(crate) type Opened = Result<Capsule, Lack>;
 
 /// The tools that others bring, by the names that an agent's file has for them.
 pub(crate) type Brought = BTreeMap<String, Vec<Equipped>>;
@@ -101,7 +102,7 @@ impl Capsule {
     pub(crate) async fn open(ports: &Ports, run: &Run, epoch: Epoch) -> Result<Opened, Error> {
         let agent = match pinned(ports, run).await? {
             Ok(agent) => agent,
-            Err(sentence) => return Ok(Err(sentence)),
+            Err(sentence) => return Ok(Err(sentence.into())),
         };
         let stay = Stay {
             run: run.id(),
@@ -109,7 +110,10 @@ impl Capsule {
         };
         let names = lacking(ports, &agent);
         let brought = bring(ports, &agent, &names, stay).await;
-        Ok(brought.and_then(|brought| Self::equip(ports, run, agent, brought)))
+        Ok(match brought {
+            Ok(brought) => Self::equip(ports, run, agent, brought),
+            Err(sentence) => Err(sentence.into()),
+        })
     }
 
     /// The capsule of an agent for which others brought these.
@@ -268,7 +272,7 @@ fn tools(
     run: &Run,
     agent: &Agent,
     mut brought: Brought,
-) -> Result<(BTreeMap<String, Equipped>, Vec<String>), String> {
+) -> Result<(BTreeMap<String, Equipped>, Vec<String>), Lack> {
     let mut tools = BTreeMap::new();
     let mut supplied = Vec::new();
     for name in names(ports, agent) {
@@ -289,13 +293,14 @@ fn tools(
     Ok((tools, supplied))
 }
 
-fn contract(agent: &Agent) -> Result<Option<Contract>, String> {
+fn contract(agent: &Agent) -> Result<Option<Contract>, Lack> {
     let contract = agent.output.as_ref().map(Contract::new).transpose();
     contract.map_err(|why| {
-        format!(
-            "The output schema of agent `{}` is broken: {why}. Mend it and submit the task again.",
+        Lack::lasting(format!(
+            "The output schema of agent `{}` is broken: {why}. Mend it, cancel this run, which \
+             keeps the agent it began with, and submit the task again.",
             agent.name
-        )
+        ))
     })
 }
 
@@ -309,18 +314,19 @@ fn wires(tools: &BTreeMap<String, Equipped>) -> BTreeMap<String, String> {
 }
 
 /// Refuses a tool without walls to an agent that did not spell that out.
-fn walls(agent: &Agent, equipped: &Equipped) -> Result<(), String> {
+fn walls(agent: &Agent, equipped: &Equipped) -> Result<(), Lack> {
     let is_open = |wish: &Sandboxed| wish.isolation == Isolation::None;
     if !equipped.is_unwalled() || agent.sandbox.as_ref().is_some_and(is_open) {
         return Ok(());
     }
-    Err(format!(
+    Err(Lack::lasting(format!(
         "Agent `{}` uses the tool `{}`, which acts on this machine without walls: this build has \
          no sandboxes yet. If that is what you want, write `sandbox: {{ isolation: none }}` into \
-         the agent's file and submit the task again.",
+         the agent's file, cancel this run, which keeps the agent it began with, and submit the \
+         task again.",
         agent.name,
         equipped.card().name
-    ))
+    )))
 }
 
 /// The models of these names, each once; no name: the project's own.

@@ -50,7 +50,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
     let (mut desk, arrived) = Desk::open(ports, charge).await?;
     let mut input = match arrived {
         Arrived::Equipped => Some(Input::GoOn),
-        Arrived::Missing(sentence) => Some(Input::Missing(sentence)),
+        Arrived::Missing(lack) => Some(lack.told()),
         Arrived::Gone => return Ok(Parting::Gone),
     };
     while let Some(mut said) = input.take() {

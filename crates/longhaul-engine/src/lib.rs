@@ -22,6 +22,7 @@ pub mod gate_view;
 pub mod handle;
 pub mod hooks;
 pub mod key_view;
+mod lack;
 pub mod lane_view;
 pub mod lease;
 mod ledger;

@@ -17,6 +17,7 @@ use crate::clean::Cleaner;
 use crate::compactor::compactor;
 use crate::error::Error;
 use crate::events;
+use crate::lack::Lack;
 use crate::ports::Ports;
 use crate::prompt::Sections;
 use crate::recollect::{MESSAGES_MAX, TOKENS_MAX, recollect};
@@ -31,18 +32,17 @@ const CIRCLES_MAX: u32 = 16;
 /// Scripts say the same again and again because they were written so.
 const SCRIPTED: &str = "scripted/";
 
-/// Makes the prompt of what was seen; the error is a sentence that says what is
-/// missing.
+/// Makes the prompt of what was seen, or says what is missing.
 pub(crate) async fn perceive(
     ports: &Ports,
     capsule: &Capsule,
     run: &Run,
     seen: Option<Perception>,
-) -> Result<Result<Perceived, String>, Error> {
+) -> Result<Result<Perceived, Lack>, Error> {
     let memory = remember(ports, run).await?;
     let told = match tell(ports, capsule, run, (&memory, seen.as_ref())) {
         Ok(told) => told,
-        Err(sentence) => return Ok(Err(sentence)),
+        Err(lack) => return Ok(Err(lack)),
     };
     let mut blobs = Vec::new();
     // What others say of themselves stands in it: servers, and whoever wrote the rules.
@@ -95,7 +95,7 @@ fn tell(
     capsule: &Capsule,
     run: &Run,
     (memory, seen): (&[Message], Option<&Perception>),
-) -> Result<Told, String> {
+) -> Result<Told, Lack> {
     let (agent, task) = (&capsule.agent, run.task());
     let mut values = template::values(&task.input, &capsule.context_with(seen));
     values["memory"] = json!(memory.iter().map(said).collect::<Vec<_>>());
@@ -104,10 +104,17 @@ fn tell(
     }
     let wrong = |what: &str, why: &str| {
         let name = &agent.name;
-        format!(
-            "{what} of agent `{name}` can't be made: {why}. Mend the agent's file and submit the \
-             task again."
-        )
+        let wrong = format!("{what} of agent `{name}` can't be made: {why}.");
+        let again = "mend the agent's file, cancel this run, which keeps the agent it began \
+                     with, and submit the task again";
+        match seen {
+            // What is seen at the next look may be what the template wants.
+            Some(_) => Lack::from(format!(
+                "{wrong} If what was seen lacks it, mend what looks, then answer here: it is \
+                 asked again. Otherwise {again}."
+            )),
+            None => Lack::lasting(format!("{wrong} To go on, {again}.")),
+        }
     };
     let identity =
         template::fill(&agent.prompt, &values).map_err(|why| wrong("The prompt", &why))?;

@@ -15,6 +15,7 @@ use longhaul_core::event::tool::{ToolProgress, ToolVerified};
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
+use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::{advance, gates, orphans};
 use crate::decide::place::{out_of_place, release};
@@ -93,7 +94,8 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
             finding,
             blobs,
         } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
-        Input::Missing(sentence) => missing(&mut draft, &sentence)?,
+        Input::Missing(sentence) => missing(&mut draft, &sentence, &[])?,
+        Input::Unfit(sentence) => missing(&mut draft, &sentence, &[SUBMIT_AGAIN])?,
         Input::Release => release(&mut draft)?,
         Input::Close { by, reason } => close(&mut draft, by, reason)?,
         Input::Still { by } => still(&mut draft, by)?,
@@ -169,7 +171,7 @@ fn whole_turns(run: &Run, replaced: usize) -> usize {
     wanted - usize::from(splits)
 }
 
-fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
+fn missing(draft: &mut Draft<'_>, sentence: &str, tags: &[&str]) -> Result<(), Refusal> {
     if draft.control.is_busy() {
         return Err(out_of_place(draft, "a missing part"));
     }
@@ -183,7 +185,7 @@ fn missing(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
     if let Some(gate) = draft.control.missing {
         draft.withdraw(gate, "another worker looked")?;
     }
-    gates::missing_gate(draft, sentence)
+    gates::missing_gate(draft, sentence, tags)
 }
 
 /// Ends a run that nobody drives.

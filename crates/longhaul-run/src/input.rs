@@ -77,6 +77,9 @@ pub enum Input {
     },
     /// A part that the run needs is missing; this sentence says what to configure.
     Missing(String),
+    /// What the run is pinned to can't be used, and nothing that anybody configures
+    /// changes that; this sentence says what to do instead.
+    Unfit(String),
     /// Its driver is told to stop and lets go of it.
     Release,
     /// Nobody drives it, and it is to end now.

@@ -3,7 +3,9 @@
 //!
 //! Never: decides. What is said here follows from the fold.
 
+use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::Cap;
+use longhaul_core::policy::gate::SUBMIT_AGAIN;
 use longhaul_core::status::{Outcome, Status, Wait};
 
 use crate::state::Run;
@@ -84,7 +86,11 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
         ),
         Wait::Blocked(gate) => (
             format!("It can't go on{}.", ask(*gate)),
-            format!("longhaul answer {gate} TEXT"),
+            if is_in_vain(run, *gate) {
+                format!("longhaul cancel {id}")
+            } else {
+                format!("longhaul answer {gate} TEXT")
+            },
         ),
         Wait::Timer(until) => (
             format!("It waits until {until}."),
@@ -122,6 +128,12 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
     Said { sentence, command }
 }
 
+/// Whether no answer at this gate helps.
+fn is_in_vain(run: &Run, gate: GateId) -> bool {
+    let open = run.control.open_gate(gate);
+    open.is_some_and(|open| open.tags.iter().any(|tag| tag == SUBMIT_AGAIN))
+}
+
 /// What is used up, and twice as much of it as it is written on the command line.
 fn raise(run: &Run, cap: Cap) -> (&'static str, String) {
     let caps = &run.control.caps;
@@ -152,7 +164,7 @@ fn working(run: &Run) -> String {
         return "It waits for a worker.".into();
     }
     match &run.control.stage {
-        Stage::New => "It looks at its world.".into(),
+        Stage::New => "It gets ready: its tools are opened, and its world is looked at.".into(),
         Stage::Thinking(_) => "It is about to ask the model.".into(),
         Stage::Asking(asking) => format!("It asks the model, turn {}.", asking.turn),
         Stage::Acting(acting) => {

@@ -8,6 +8,7 @@ mod suite {
     mod agents_fields;
     mod agents_reload;
     mod alone;
+    mod amiss;
     mod asked;
     mod bad_input;
     mod bench;

@@ -118,6 +118,10 @@ pub enum GateKind {
     Signal,
 }
 
+/// The label of a gate that no answer helps: what is wrong is part of the run, so
+/// the task is to be submitted again.
+pub const SUBMIT_AGAIN: &str = "submit_again";
+
 /// A gate as it is raised: everything that judging an answer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSpec {

@@ -16,6 +16,7 @@ use crate::drive::charge::Charge;
 use crate::drive::gauge::Gauge;
 use crate::drive::hands::Hands;
 use crate::error::Error;
+use crate::lack::Lack;
 use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::ports::Ports;
@@ -45,8 +46,8 @@ pub(super) struct Desk {
 pub(super) enum Arrived {
     /// Everything that it needs is here.
     Equipped,
-    /// This sentence says what is not.
-    Missing(String),
+    /// This is not.
+    Missing(Lack),
     /// The run is not ours any more, or is to be let go of.
     Gone,
 }
@@ -71,12 +72,12 @@ impl Desk {
     async fn equip(&mut self) -> Result<Arrived, Error> {
         let agent = match pinned(&self.ports, self.ledger.run()).await? {
             Ok(agent) => agent,
-            Err(sentence) => return Ok(Arrived::Missing(sentence)),
+            Err(sentence) => return Ok(Arrived::Missing(sentence.into())),
         };
         let names = lacking(&self.ports, &agent);
         let brought = match self.bring(&agent, &names).await? {
             First::Done(Ok(brought)) => brought,
-            First::Done(Err(sentence)) => return Ok(Arrived::Missing(sentence)),
+            First::Done(Err(sentence)) => return Ok(Arrived::Missing(sentence.into())),
             // To come to its end it needs nothing of others.
             First::Cut(Cut::Cancelled | Cut::Interrupted) => Brought::new(),
             First::Cut(Cut::Stopping | Cut::Lost) => return Ok(Arrived::Gone),
@@ -87,7 +88,7 @@ impl Desk {
                 self.capsule = Some(capsule);
                 Arrived::Equipped
             }
-            Err(sentence) => Arrived::Missing(sentence),
+            Err(lack) => Arrived::Missing(lack),
         })
     }
 

@@ -56,7 +56,7 @@ pub(super) async fn look(desk: &mut Desk) -> Result<Option<Input>, Error> {
     let made = perceive(&desk.ports, capsule, desk.ledger.run(), seen).await?;
     Ok(Some(match made {
         Ok(made) => Input::Perceived(Box::new(made)),
-        Err(sentence) => Input::Missing(sentence),
+        Err(lack) => lack.told(),
     }))
 }
 

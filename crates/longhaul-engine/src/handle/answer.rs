@@ -15,6 +15,7 @@ use crate::appraise::appraise_input;
 use crate::capsule::Capsule;
 use crate::error::Error;
 use crate::handle::{Longhaul, within};
+use crate::lack::Lack;
 use crate::ledger::fold;
 use crate::ports::let_go;
 
@@ -110,10 +111,10 @@ impl Longhaul {
         let opened = tokio::select! {
             biased;
             opened = Capsule::open(&self.ports, &run, looks) => opened,
-            () = clock.sleep_until(until) => Ok(Err(format!(
+            () = clock.sleep_until(until) => Ok(Err(Lack::from(format!(
                 "an edit can't be checked now: the tools of the run were not there after {} s",
                 CHECK_TIMEOUT.0 / 1_000
-            ))),
+            )))),
         };
         // Whoever drives it has servers of its own.
         let stay = Stay {
@@ -121,7 +122,7 @@ impl Longhaul {
             epoch: looks,
         };
         let_go(&self.ports, stay).await;
-        let capsule = opened?.map_err(bad)?;
+        let capsule = opened?.map_err(|lack| bad(lack.sentence))?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(equipped) = capsule.tool(&name) else {
             return Err(bad(format!("an edit of `{name}` can't be checked here")));

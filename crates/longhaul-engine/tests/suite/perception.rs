@@ -260,6 +260,22 @@ async fn a_failure_that_lasts_is_not_tried_again() {
 }
 
 #[tokio::test]
+async fn a_world_that_lacks_what_the_prompt_needs_may_be_mended() {
+    let witness = Witness::worlds([json!({}), json!({ "sky": "blue" })]);
+    let house = plan([Line::Text("done")])
+        .agent(|agent| agent.prompt = "The sky is {{ perception.sky }}.".into())
+        .looking(&witness, Every::Run)
+        .at_work();
+    let run = house.submit().await;
+    let gate = house.gate(run).await;
+    let ask = &gate.spec.ask;
+    assert!(ask.contains("mend what looks, then answer here"), "{ask}");
+    let said = answer(&gate, Decision::Answer("Mended.".into()));
+    house.longhaul.answer(gate.spec.id, said).await.unwrap();
+    assert_eq!(end(&house.ended(run).await), "done");
+}
+
+#[tokio::test]
 async fn a_look_that_used_up_its_time_is_not_tried_again() {
     let witness = Witness::of([Sight::Hangs]);
     let house = plan([Line::Text("done")])

@@ -343,4 +343,8 @@ async fn a_prompt_that_can_not_be_made_blocks() {
         sentence.contains("The prompt of agent `tester` can't be made"),
         "{sentence}"
     );
+    // The run keeps its agent, so no answer helps.
+    assert!(sentence.contains("cancel this run"), "{sentence}");
+    let why = house.longhaul.why(run).await.unwrap();
+    assert_eq!(why.command, format!("longhaul cancel {run}"));
 }

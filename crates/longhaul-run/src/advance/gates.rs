@@ -155,8 +155,15 @@ pub(super) fn result_gate(draft: &mut Draft<'_>, policy: &ResultGate) -> Result<
 }
 
 /// Asks for a part that is missing.
-pub(crate) fn missing_gate(draft: &mut Draft<'_>, sentence: &str) -> Result<(), Refusal> {
+pub(crate) fn missing_gate(
+    draft: &mut Draft<'_>,
+    sentence: &str,
+    tags: &[&str],
+) -> Result<(), Refusal> {
     let id = draft.new_gate("missing");
-    draft.raise(GateSpec::new(id, GateKind::Blocked, sentence))?;
+    draft.raise(GateSpec {
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..GateSpec::new(id, GateKind::Blocked, sentence)
+    })?;
     crate::advance::park::block(draft, id, sentence).map(|_| ())
 }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use longhaul_core::policy::gate::{Decision, Scope};
+use longhaul_core::policy::gate::{Decision, SUBMIT_AGAIN, Scope};
 use longhaul_core::raw::RawJson;
 use longhaul_engine::gate_view::GateView;
 
@@ -131,9 +131,12 @@ fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
         "{id} is no approval, it takes {}: {ask}",
         takes.join(" or ")
     );
-    Err(Failure::usage(words)
-        .hint("answer it", format!("longhaul answer {id} TEXT"))
-        .into())
+    let failure = Failure::usage(words);
+    Err(match gate.tags.iter().any(|tag| tag == SUBMIT_AGAIN) {
+        true => failure.hint("end the run", format!("longhaul cancel {}", gate.run)),
+        false => failure.hint("answer it", format!("longhaul answer {id} TEXT")),
+    }
+    .into())
 }
 
 /// Why there is no yes without having seen it.

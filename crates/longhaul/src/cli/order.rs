@@ -97,7 +97,7 @@ impl Order {
             }
             (Self::Pause, _) => format!("{id} is told to pause. {nobody}"),
             (Self::Resume(_), _) if was == Status::Blocked => {
-                format!("{id} is blocked and needs an answer: longhaul answer {id} TEXT")
+                format!("{id} is blocked; what it needs: longhaul why {id}")
             }
             (Self::Resume(_), _) if driven => format!("{id} goes on."),
             (Self::Resume(_), _) => format!("{id} may go on. {nobody}"),

@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope};
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, SUBMIT_AGAIN, Scope};
 use longhaul_engine::gate_view::GateView;
 use tokio::sync::mpsc;
 
@@ -67,8 +67,15 @@ impl Person {
         for line in card(&gate) {
             say::talk(&format!("          {line}"));
         }
-        let id = gate.id;
-        if self.is_there() {
+        let (id, run) = (gate.id, gate.run);
+        if gate.tags.iter().any(|tag| tag == SUBMIT_AGAIN) {
+            say::talk(&format!(
+                "          no answer helps:  longhaul cancel {run}"
+            ));
+            if self.is_there() {
+                say::talk("          w why · d detach");
+            }
+        } else if self.is_there() {
             say::talk(if self.question {
                 "          type the answer, or: r reject · w why · d detach"
             } else {
