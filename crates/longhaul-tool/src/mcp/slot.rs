@@ -17,10 +17,14 @@ use crate::mcp::error::McpError;
 use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Listing;
-use crate::mcp::spec::ServerSpec;
+use crate::mcp::spec::{ServerSpec, Way, shown};
 
 /// A server that fails so often in a row is reported.
 const FAILURES_MAX: u32 = 5;
+
+/// The same for one that others start: it is there or not, and no try of ours
+/// brings it. The second is in the other manner.
+const FAR_FAILURES_MAX: u32 = 2;
 
 /// The first wait; each is twice the one before.
 const WAIT: Millis = Millis::from_secs(1);
@@ -135,7 +139,12 @@ impl Slot {
         let late = McpError::Start {
             server: self.spec.name.clone(),
             why: format!("it was not ready within {secs} s"),
-            helps: "Run its command in a terminal to see what takes it so long.".to_owned(),
+            helps: match &self.spec.way {
+                Way::Stdio { .. } => {
+                    "Run its command in a terminal to see what takes it so long.".to_owned()
+                }
+                Way::Http { url, .. } => format!("Does it answer at {}?", shown(url)),
+            },
         };
         let mut state = self.state.lock().await;
         self.failed(&mut state, late.clone())?;
@@ -197,9 +206,11 @@ impl Slot {
         let Some(at) = state.not_before.filter(|at| *at > self.clock.now()) else {
             return Ok(());
         };
-        match (&state.last, state.failures) {
-            (Some(last), FAILURES_MAX..) => Err(keeps(last.clone(), state.failures)),
-            (_, _) => {
+        match &state.last {
+            Some(last) if state.failures >= self.failures_max() => {
+                Err(keeps(last.clone(), state.failures))
+            }
+            Some(_) | None => {
                 self.clock.sleep_until(at).await;
                 Ok(())
             }
@@ -210,9 +221,17 @@ impl Slot {
         state.failures = state.failures.saturating_add(1);
         state.not_before = Some(self.clock.now().plus(wait(state.failures)));
         state.last = Some(error.clone());
-        match state.failures {
-            FAILURES_MAX.. => Err(keeps(error, state.failures)),
-            _ => Ok(()),
+        match state.failures >= self.failures_max() {
+            true => Err(keeps(error, state.failures)),
+            false => Ok(()),
+        }
+    }
+
+    /// How often it may fail in a row.
+    fn failures_max(&self) -> u32 {
+        match self.spec.way {
+            Way::Stdio { .. } => FAILURES_MAX,
+            Way::Http { .. } => FAR_FAILURES_MAX,
         }
     }
 
@@ -276,7 +295,7 @@ mod tests {
     async fn one_that_never_gets_ready_is_not_waited_for_without_an_end() {
         let spec = ServerSpec {
             name: "never".into(),
-            way: crate::mcp::spec::Way::Stdio {
+            way: Way::Stdio {
                 command: "/no/such/program".into(),
                 args: Vec::new(),
                 env: Default::default(),

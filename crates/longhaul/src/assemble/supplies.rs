@@ -201,9 +201,12 @@ impl Served {
         let line = self.line_for(stay);
         let asked = line.tools(server, tool, stay).await;
         let tools = asked.map_err(|why| {
-            let why = why.trim_end_matches('.');
+            let stop = match why.ends_with(['.', '?', '!']) {
+                true => "",
+                false => ".",
+            };
             format!(
-                "The server `{server}` of `{FILE_NAME}` can't be used: {why}. \
+                "The server `{server}` of `{FILE_NAME}` can't be used: {why}{stop} \
                  Look with `longhaul mcp check {server}`."
             )
         })?;
@@ -227,6 +230,12 @@ impl Served {
     /// The tools of every server that is not switched off.
     async fn all(&self, stay: Stay) -> Result<Vec<Equipped>, String> {
         let state = self.now();
+        // Nobody knows who all are.
+        if let Some(problem) = state.file.problems.first() {
+            return Err(format!(
+                "{problem}. Mend it, and look with `longhaul mcp ls`."
+            ));
+        }
         let used = state.file.servers.iter().filter(|server| !server.disabled);
         let asked = join_all(used.map(|server| self.tools(&server.name, None, stay))).await;
         let tools: Result<Vec<_>, String> = asked.into_iter().collect();

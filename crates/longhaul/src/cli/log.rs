@@ -54,8 +54,15 @@ pub(crate) fn warnings() {
         .with_max_level(Level::WARN)
         .with_target(false)
         .finish()
-        .with(heard())
+        .with(ours(LevelFilter::WARN))
         .init();
+}
+
+/// Our own lines from this level on, and nobody else's: what goes wrong in a library
+/// is told by whoever called it, in words for people.
+fn ours(level: LevelFilter) -> Targets {
+    // The names of all our crates begin so.
+    Targets::new().with_target("longhaul", level)
 }
 
 /// Whether stderr is a log for programs, where a line for people is out of place.
@@ -84,18 +91,21 @@ pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
         .with_max_level(Level::INFO)
         .event_format(lines)
         .finish()
-        .with(heard())
+        .with(heard(style))
         .init();
 }
 
-/// Who is heard from which level on.
-fn heard() -> Targets {
-    Targets::new()
-        .with_default(LevelFilter::INFO)
-        // It tells who the other side says it is, and the ids of sessions.
-        .with_target("rmcp", LevelFilter::WARN)
+/// Who is heard from which level on. A log that is kept has what libraries warn of
+/// as well, below that they tell the ids of sessions and who the other side is.
+fn heard(style: Style) -> Targets {
+    let ours = ours(LevelFilter::INFO);
+    match style {
+        Style::Human => ours,
         // Why a way to a server ended is told by whoever needed it, in our words.
-        .with_target("rmcp::transport::worker", LevelFilter::OFF)
+        Style::Json => ours
+            .with_default(LevelFilter::WARN)
+            .with_target("rmcp::transport::worker", LevelFilter::OFF),
+    }
 }
 
 /// Takes the same secrets out of lines as out of what is kept, however they are
@@ -303,18 +313,24 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_s_crate_is_heard_when_something_is_wrong() {
-        for (target, level, is_heard) in [
-            ("longhaul::cli", Level::INFO, true),
-            ("longhaul::cli", Level::DEBUG, false),
-            ("rmcp", Level::INFO, false),
-            ("rmcp::service", Level::INFO, false),
-            ("rmcp::transport::worker", Level::ERROR, false),
-            ("rmcp::transport", Level::WARN, true),
-            ("rmcp::service", Level::ERROR, true),
+    fn libraries_are_heard_in_a_log_for_programs_only() {
+        for (target, level, people, programs) in [
+            ("longhaul::cli", Level::INFO, true, true),
+            ("longhaul_engine::drive", Level::INFO, true, true),
+            ("longhaul::cli", Level::DEBUG, false, false),
+            ("rmcp", Level::INFO, false, false),
+            ("rmcp::transport::worker", Level::ERROR, false, false),
+            ("rmcp::transport", Level::WARN, false, true),
+            ("rmcp::service", Level::ERROR, false, true),
+            ("hyper::proto", Level::INFO, false, false),
         ] {
-            assert_eq!(heard().would_enable(target, &level), is_heard, "{target}");
+            let heard = |style| heard(style).would_enable(target, &level);
+            assert_eq!(heard(Style::Human), people, "{target}");
+            assert_eq!(heard(Style::Json), programs, "{target}");
+            let warned = ours(LevelFilter::WARN).would_enable(target, &level);
+            assert!(!warned, "{target}");
         }
+        assert!(ours(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN));
     }
 
     #[test]

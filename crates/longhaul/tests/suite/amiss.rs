@@ -1,6 +1,10 @@
 //! What is amiss around an agent is told early, in words for people, with a command
 //! that fits.
 
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
 use super::project::Project;
 
 /// A project with one agent more.
@@ -24,5 +28,37 @@ fn a_run_whose_prompt_can_not_be_made_is_to_be_cancelled() {
     assert!(
         gates.contains("no answer helps: longhaul cancel run_"),
         "{gates}"
+    );
+}
+
+/// A project whose agent uses a server, which is trusted.
+fn served(server: &Value) -> Project {
+    let project = with("tools: [mcp:ev]", "You.");
+    let file = json!({ "mcpServers": { "ev": server } });
+    project.write(".mcp.json", &file.to_string());
+    project.say(&["trust", "--yes"], 0);
+    project
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_in_our_words_only() {
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    drop(door);
+    let project = served(&json!({ "type": "http", "url": url }));
+    let said = project.say(&["run", "odd", "x", "--no-input"], 3).err;
+    assert!(
+        said.contains(&format!("Is it running at {url}? Look with")),
+        "{said}"
+    );
+    for raw in ["ERROR", "Trouble", "worker quit", "?."] {
+        assert!(!said.contains(raw), "{raw}: {said}");
+    }
+    let said = project.say(&["mcp", "check"], 5);
+    let said = format!("{}{}", said.out, said.err);
+    assert!(said.contains("Connection refused"), "{said}");
+    assert!(
+        !said.contains("ERROR") && !said.contains("Trouble"),
+        "{said}"
     );
 }

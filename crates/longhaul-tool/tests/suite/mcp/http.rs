@@ -2,13 +2,13 @@
 
 use std::process::{Child, Command, Stdio};
 
-use longhaul_tool::mcp::Servers;
+use longhaul_tool::mcp::{McpError, Servers};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::kit::{alone, around, at, call, packages, soon, text, tool};
+use super::kit::{RUN, alone, around, at, call, packages, soon, text, tool};
 
 /// The server of everything, until it is dropped.
 struct Everything(Child, String);
@@ -159,6 +159,26 @@ async fn what_a_server_answers_is_bounded_and_secrets_stay_where_they_are() {
         assert!(!words.contains("hunter2"), "{words}");
         assert!(words.len() < 3_000, "{words}");
     }
+}
+
+#[tokio::test]
+async fn one_that_is_not_there_is_told_after_a_second_try() {
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    drop(door);
+    let (servers, clock) = alone(at("far", &url, &[]));
+    let error = soon(servers.tools("far", None, RUN)).await.unwrap_err();
+    let words = error.to_string();
+    assert!(
+        matches!(error, McpError::KeepsFailing { times: 2, .. }),
+        "{words}"
+    );
+    assert!(words.contains("Connection refused"), "{words}");
+    assert!(
+        words.ends_with(&format!("Is it running at {url}?")),
+        "{words}"
+    );
+    assert_eq!(clock.waits(), [1_000]);
 }
 
 #[tokio::test]
