@@ -16,6 +16,7 @@ pub mod out;
 pub mod providers;
 mod redactor;
 pub mod sender;
+pub mod slow;
 pub mod supplies;
 
 use std::path::{Path, PathBuf};

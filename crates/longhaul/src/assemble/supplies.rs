@@ -15,6 +15,7 @@ use longhaul_engine::toolbox::Equipped;
 use tokio::task::JoinSet;
 
 use crate::assemble::line::Line;
+use crate::assemble::slow::Slow;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
@@ -38,6 +39,7 @@ pub struct Served {
     before: Mutex<Vec<Arc<State>>>,
     /// Lines that nobody needs any more, on their way to an end.
     closing: Mutex<JoinSet<()>>,
+    slow: Slow,
 }
 
 /// The file as it was read, and the line to its servers.
@@ -85,7 +87,13 @@ impl Served {
             now: Mutex::new(State::new(file, ready, line)),
             before: Mutex::default(),
             closing: Mutex::default(),
+            slow: Slow::default(),
         }
+    }
+
+    /// Whoever waits for a server that does not answer soon is told by this.
+    pub fn when_slow(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow.tell(tell);
     }
 
     fn now(&self) -> Arc<State> {
@@ -199,7 +207,7 @@ impl Served {
     ) -> Result<Vec<Equipped>, String> {
         self.may(server)?;
         let line = self.line_for(stay);
-        let asked = line.tools(server, tool, stay).await;
+        let asked = self.slow.wait(server, line.tools(server, tool, stay)).await;
         let tools = asked.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {
                 true => "",

@@ -22,6 +22,7 @@ use crate::cli::open::drive_if_free;
 use crate::cli::submit::prepare;
 use crate::cli::tape::{TapeArgs, not_heard_here};
 use crate::cli::task_args::TaskArgs;
+use crate::cli::teller::clock;
 use crate::cli::trust::asking;
 use crate::cli::{here, runtime, say};
 
@@ -224,6 +225,19 @@ pub(crate) struct Followed<'a> {
     pub(crate) timeout: Option<Millis>,
 }
 
+/// Whoever follows is told which server of tools keeps the run waiting.
+fn tell_waits(house: &House, manner: Manner) {
+    if manner.silent || manner.as_json {
+        return;
+    }
+    house.served.when_slow(|server| {
+        let now = clock(SystemClock.now());
+        say::talk(&format!(
+            "{now}  waiting   for the MCP server `{server}` to answer"
+        ));
+    });
+}
+
 /// Why following came to an end.
 enum End {
     Over(Over),
@@ -252,6 +266,9 @@ impl Followed<'_> {
         mut interrupts: Interrupts,
     ) -> anyhow::Result<Exit> {
         let mut driving = self.drives.map(Driving::start).transpose()?;
+        if let Some(house) = self.drives {
+            tell_waits(house, manner);
+        }
         let mut follower = Follower::new(self.desk, self.run, self.after, manner).await?;
         let mut inherited = None;
         let end = loop {
@@ -264,6 +281,7 @@ impl Followed<'_> {
                 break end;
             };
             if let Some(house) = heir.take(manner.silent)? {
+                tell_waits(&house, manner);
                 driving = Some(Driving::start(&house)?);
                 inherited = Some(house);
             }

@@ -62,3 +62,13 @@ fn a_server_that_is_not_there_is_told_in_our_words_only() {
         "{said}"
     );
 }
+
+#[test]
+fn a_server_that_says_nothing_is_waited_for_aloud() {
+    let project = served(&json!({ "command": "sleep", "args": ["600"] }));
+    let words = "waiting   for the MCP server `ev` to answer";
+    let said = project.interrupt(&["run", "odd", "x"], &[words]);
+    assert_eq!(said.code, 130, "{said:?}");
+    let words = "ev: no answer yet; it is waited for, 30 s at most";
+    project.interrupt(&["mcp", "check"], &[words]);
+}

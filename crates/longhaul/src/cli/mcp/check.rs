@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use longhaul::assemble::line::{Line, Report};
-use longhaul::assemble::{clients, supplies};
+use longhaul::assemble::{clients, slow, supplies};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::thing::Thing;
@@ -152,8 +152,14 @@ async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Check
 
 async fn ask(line: &dyn Line, name: &str) -> Result<Report, Trouble> {
     say::talk(&format!("{name}: starting ..."));
-    let asked = tokio::time::timeout(WHOLE_MAX, line.check(name)).await;
-    let late = || Err(format!("no whole answer in {} s", WHOLE_MAX.as_secs()));
+    let most = WHOLE_MAX.as_secs();
+    let asked = slow::wait(tokio::time::timeout(WHOLE_MAX, line.check(name)), || {
+        say::talk(&format!(
+            "{name}: no answer yet; it is waited for, {most} s at most"
+        ));
+    });
+    let asked = asked.await;
+    let late = || Err(format!("no whole answer in {most} s"));
     asked.unwrap_or_else(|_| late()).map_err(|why| Trouble {
         exit: Exit::Busy,
         why,
