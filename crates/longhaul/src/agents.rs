@@ -16,6 +16,7 @@ pub mod load;
 pub mod loaded;
 mod output;
 pub mod problem;
+mod program;
 mod rule;
 pub(crate) mod sheet;
 pub mod shelf;

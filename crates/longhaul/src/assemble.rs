@@ -46,7 +46,7 @@ use longhaul_tool::{Files, Memory, Shell, Skills, Vault, memory, witness};
 
 use crate::agents::load::load;
 use crate::agents::loaded::Loaded;
-use crate::agents::shelf::Shelf;
+use crate::agents::shelf::{Shelf, Unserved};
 use crate::agents::shipped::SHIPPED;
 use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
@@ -57,7 +57,6 @@ use crate::assemble::redactor::Redactor;
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
-use crate::mcp;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::found::{SENDER, SHELL};
@@ -284,8 +283,13 @@ pub fn on_shelf<T>(
             names.push(name);
         }
     }
-    let servers = mcp::names(config);
-    let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+    let file = McpFile::of(config);
+    let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
+    let lack = file.lack();
+    let unserved = lack.as_deref().map(|lack| match file.problems.is_empty() {
+        true => Unserved::Unnamed(lack),
+        false => Unserved::Broken(lack),
+    });
     let models = config.models().names;
     let short_names: Vec<&str> = models.keys().map(String::as_str).collect();
     work(&Shelf {
@@ -294,6 +298,7 @@ pub fn on_shelf<T>(
         built_in: SHIPPED,
         tools: &names,
         servers: &servers,
+        unserved,
         skills: &skills.skills,
         broken_skills: &skills.broken,
         short_names: &short_names,

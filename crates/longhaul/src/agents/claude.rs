@@ -238,6 +238,9 @@ fn granted(
                 if tool != word {
                     meant.push(format!("`{word}` is {tool}"));
                 }
+                if let (Some(message), Some(entry)) = (tools::unserved(&tool, shelf), entry) {
+                    sheet.lack(entry.node.place, message);
+                }
                 if !granted.contains(&tool) {
                     granted.push(tool);
                 }

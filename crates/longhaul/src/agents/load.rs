@@ -153,18 +153,6 @@ impl<'a> Loading<'a> {
 
     fn put(&mut self, file: File, name: String, agent: Option<Agent>, mut sheet: Sheet) {
         sheet.found.sort_by_key(|found| found.place);
-        let sound = agent.filter(|_| sheet.found.is_empty());
-        if let (Some(agent), Some(rules)) = (sound, &self.rules) {
-            return self.loaded.agents.push(LoadedAgent {
-                agent: Agent {
-                    house_rules: rules.clone(),
-                    ..agent
-                },
-                path: file.path,
-                source: file.source,
-                notes: sheet.notes,
-            });
-        }
         let problem = |found: Found| Problem {
             path: file.path.clone(),
             line: found.place.line,
@@ -172,6 +160,20 @@ impl<'a> Loading<'a> {
             message: found.message,
             kind: found.kind,
         };
+        let lacks = sheet.lacks.into_iter().map(problem);
+        self.loaded.lacks.extend(lacks);
+        let sound = agent.filter(|_| sheet.found.is_empty());
+        if let (Some(agent), Some(rules)) = (sound, &self.rules) {
+            return self.loaded.agents.push(LoadedAgent {
+                agent: Agent {
+                    house_rules: rules.clone(),
+                    ..agent
+                },
+                path: file.path.clone(),
+                source: file.source,
+                notes: sheet.notes,
+            });
+        }
         let problems = sheet.found.into_iter().map(problem);
         self.loaded.problems.extend(problems);
         self.loaded.broken.push(Broken {

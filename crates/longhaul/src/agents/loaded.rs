@@ -77,6 +77,9 @@ pub struct Loaded {
     pub broken: Vec<Broken>,
     /// Every problem of every file.
     pub problems: Vec<Problem>,
+    /// What files name and is not there: it keeps no agent from being used, but
+    /// its runs would wait for it.
+    pub lacks: Vec<Problem>,
     /// Those that are hidden by others.
     pub hidden: Vec<Hidden>,
     /// What there is to say of files that are no agents.
@@ -125,6 +128,19 @@ impl Loaded {
         self.problems.iter().filter(move |problem| {
             problem.path == path || self.rules.as_ref() == Some(&problem.path)
         })
+    }
+
+    /// What the file of this agent names and is not there.
+    pub fn lacks_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
+        let used = self.agents.iter();
+        let used = used.map(|one| (one.agent.name.as_str(), &one.path));
+        let broken = self.broken.iter().map(|one| (one.name.as_str(), &one.path));
+        let mut files = used.chain(broken);
+        let file = files
+            .find(|(other, _)| *other == name)
+            .map(|(_, file)| file);
+        let lacks = self.lacks.iter();
+        lacks.filter(move |problem| Some(&problem.path) == file)
     }
 
     /// The agents that can be used, as the engine takes them.

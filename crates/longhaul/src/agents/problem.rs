@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing that keeps an agent from being used.
+/// One thing that keeps an agent from being used, or its runs from going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
@@ -27,6 +27,9 @@ pub enum ProblemKind {
     Fault,
     /// Ours: the file is right, and this build can't do it yet.
     NotYet,
+    /// The project's: the file is right, and what it names is not there. The agent
+    /// can be used; its runs wait until it is.
+    Missing,
 }
 
 impl ProblemKind {
@@ -35,6 +38,7 @@ impl ProblemKind {
         match self {
             Self::Fault => "fault",
             Self::NotYet => "not_yet",
+            Self::Missing => "missing",
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::written::{Content, Entry, Node, Place, plain};
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
     pub(crate) found: Vec<Found>,
+    /// What the file names and is not there.
+    pub(crate) lacks: Vec<Found>,
     /// How something was understood that is not wrong.
     pub(crate) notes: Vec<String>,
     /// The files that were read on the way.
@@ -64,6 +66,15 @@ impl Sheet {
             place,
             message: plain(&message.into()),
             kind: ProblemKind::NotYet,
+        });
+    }
+
+    /// Notes that the file is right and what it names is not there.
+    pub(crate) fn lack(&mut self, place: Place, message: impl Into<String>) {
+        self.lacks.push(Found {
+            place,
+            message: plain(&message.into()),
+            kind: ProblemKind::Missing,
         });
     }
 

@@ -8,6 +8,15 @@ use longhaul_engine::agent::wish::Skill;
 
 use crate::agents::shipped::Shipped;
 
+/// Why no MCP server can be had.
+#[derive(Debug, Clone, Copy)]
+pub enum Unserved<'a> {
+    /// No file names one; this sentence says so.
+    Unnamed(&'a str),
+    /// The file can't be used; this sentence says why.
+    Broken(&'a str),
+}
+
 /// Where to look, and what may be named.
 #[derive(Debug, Clone, Copy)]
 pub struct Shelf<'a> {
@@ -21,6 +30,8 @@ pub struct Shelf<'a> {
     pub tools: &'a [&'a str],
     /// The names of the MCP servers; none: nobody knows, and none is refused.
     pub servers: &'a [&'a str],
+    /// Why there are none, where that is known.
+    pub unserved: Option<Unserved<'a>>,
     /// The skills that can be used.
     pub skills: &'a [Skill],
     /// The names of those that can't.
@@ -38,6 +49,7 @@ impl<'a> Shelf<'a> {
             built_in: &[],
             tools,
             servers: &[],
+            unserved: None,
             skills: &[],
             broken_skills: &[],
             short_names: &[],

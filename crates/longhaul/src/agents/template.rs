@@ -25,6 +25,15 @@ pub(crate) enum Names<'a> {
 
 /// What is wrong with this text as a template.
 pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
+    if let Some((at, word)) = loads(source) {
+        return Some(TemplateFault {
+            place: Place::of(source, at),
+            message: format!(
+                "the template: `{word}` would load another template, and there is no other: \
+                 write its text here"
+            ),
+        });
+    }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let template = match environment.template_from_str(source) {
@@ -56,6 +65,35 @@ pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
         place: Place::of(source, mention(source, name)),
         message: format!("the template: {}", like::unknown("name", name, known)),
     })
+}
+
+/// The first word that would load another template, and where it stands. The
+/// compiler takes it; only whoever fills the template finds nobody to load it.
+fn loads(source: &str) -> Option<(usize, &str)> {
+    let mut at = 0;
+    while let Some(found) = source[at..].find('{') {
+        at += found + 1;
+        let rest = &source[at..];
+        let end = match rest.as_bytes().first()? {
+            b'#' => rest.find("#}"),
+            b'{' => rest.find("}}"),
+            b'%' => {
+                let code = rest[1..].trim_start_matches(['-', '+']).trim_start();
+                let is_part = |c: char| c.is_alphanumeric() || c == '_';
+                let word = &code[..code.find(|c| !is_part(c)).unwrap_or(code.len())];
+                if ["include", "import", "from", "extends"].contains(&word) {
+                    return Some((source.len() - code.len(), word));
+                }
+                match word {
+                    "raw" => rest.find("endraw"),
+                    _ => rest.find("%}"),
+                }
+            }
+            _ => Some(0),
+        };
+        at += end?;
+    }
+    None
 }
 
 /// Where a template first speaks of a name: behind its first opening brace.
@@ -98,6 +136,25 @@ mod tests {
             "an inptu\n{{ inptu }}",
             Some(("2:4", "did you mean `input`?")),
         );
+    }
+
+    #[test]
+    fn what_would_load_another_template_is_found() {
+        let said = "would load another template";
+        check("one\n{% include 'x' %}", Some(("2:4", said)));
+        check("{%- import 'x' as y %}", Some(("1:5", said)));
+        check("a {%+ from 'x' import y %}", Some(("1:7", said)));
+        check(
+            "{% if input %}{% extends 'x' %}{% endif %}",
+            Some(("1:18", said)),
+        );
+        check("{% raw %}{% include 'x' %}{% endraw %} include", None);
+        check("{# {% include 'x' %} #} { from {{ \"{% from\" }}", None);
+        check(
+            "{% raw %}a{% endraw %}{% include 'x' %}",
+            Some(("1:26", said)),
+        );
+        check("{% set included = 1 %}{{ included }} {", None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Never: takes a name that nobody answers to.
 
 use crate::agents::sheet::Sheet;
-use crate::agents::shelf::Shelf;
+use crate::agents::shelf::{Shelf, Unserved};
 use crate::like;
 use crate::mcp::name::EVERY;
 use crate::written::Entry;
@@ -67,6 +67,17 @@ pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> 
     Some(Some(like::unknown("MCP server", server, servers)))
 }
 
+/// Why nobody answers to the name of an MCP server, where that is known.
+pub(crate) fn unserved(tool: &str, shelf: &Shelf<'_>) -> Option<String> {
+    let named = tool.strip_prefix(MCP)?;
+    let why = match shelf.unserved? {
+        // Every server of a project without any is none.
+        Unserved::Unnamed(_) if named == EVERY => return None,
+        Unserved::Unnamed(why) | Unserved::Broken(why) => why,
+    };
+    Some(format!("`{tool}` is a tool of an MCP server, and {why}"))
+}
+
 /// Reads the list of an agent of ours.
 pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<String> {
     let mut tools: Vec<String> = Vec::new();
@@ -83,7 +94,12 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<S
         match fault {
             Some(message) => sheet.fault(place, message),
             None if tools.contains(&tool) => {}
-            None => tools.push(tool),
+            None => {
+                if let Some(message) = unserved(&tool, shelf) {
+                    sheet.lack(place, message);
+                }
+                tools.push(tool);
+            }
         }
     }
     tools

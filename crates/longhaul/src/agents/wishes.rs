@@ -8,6 +8,7 @@ use longhaul_engine::agent::wish::{
     Every, Eye, Guards, Isolation, Sandboxed, Sight, Skill, Volume,
 };
 
+use crate::agents::program;
 use crate::agents::sheet::{Fields, Sheet};
 use crate::agents::shelf::Shelf;
 use crate::agents::template::Names;
@@ -46,7 +47,7 @@ pub(crate) fn read(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>, sh
         agent.guards = guards(sheet, entry);
     }
     if let Some(entry) = fields.get("perception") {
-        agent.perception = perception(sheet, entry);
+        agent.perception = perception(sheet, entry, shelf);
     }
     if let Some(entry) = fields.get("events") {
         events(sheet, agent, entry);
@@ -208,12 +209,12 @@ fn guards(sheet: &mut Sheet, entry: &Entry) -> Option<Guards> {
     Some(Guards { identical_calls })
 }
 
-fn perception(sheet: &mut Sheet, entry: &Entry) -> Option<Sight> {
+fn perception(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Sight> {
     let fields = sheet.table(entry, &["command", "url", "every"])?;
     let every = fields.get("every");
     let every = every.and_then(|entry| sheet.word(entry, EVERY));
     let eye = match (fields.get("command"), fields.get("url")) {
-        (Some(command), None) => self::command(sheet, command)?,
+        (Some(command), None) => self::command(sheet, command, shelf)?,
         (None, Some(url)) => self::url(sheet, url)?,
         (None, None) | (Some(_), Some(_)) => {
             sheet.fault(entry.place, "`perception` needs one of `command` and `url`");
@@ -226,17 +227,27 @@ fn perception(sheet: &mut Sheet, entry: &Entry) -> Option<Sight> {
     })
 }
 
-fn command(sheet: &mut Sheet, entry: &Entry) -> Option<Eye> {
+fn command(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Eye> {
     let before = sheet.found.len();
     let words = sheet.words(entry);
     if sheet.found.len() > before {
         return None;
     }
-    if words.is_empty() {
+    let Some(name) = words.first() else {
         let message = "`command` names no program: write `command: [./look]`";
         sheet.fault(entry.node.place, message);
         return None;
-    }
+    };
+    let place = match &entry.node.content {
+        Content::List(list) => list.first().map(|first| first.place),
+        Content::Nothing
+        | Content::Flag(_)
+        | Content::Whole(_)
+        | Content::Real(_)
+        | Content::Text(_)
+        | Content::Table(_) => None,
+    };
+    program::look(sheet, place.unwrap_or(entry.node.place), name, shelf.root);
     Some(Eye::Command(words))
 }
 

@@ -81,6 +81,25 @@ impl McpFile {
         self.hash.is_some() || !self.problems.is_empty()
     }
 
+    /// Why there is no server at all, in words that go on a sentence; none: there is one.
+    pub fn lack(&self) -> Option<String> {
+        if let Some(problem) = self.problems.first() {
+            return Some(format!(
+                "{problem}: mend it, and look with `longhaul mcp ls`"
+            ));
+        }
+        if !self.servers.is_empty() {
+            return None;
+        }
+        Some(match self.is_there() {
+            true => format!("`{FILE_NAME}` names none: add it there"),
+            false => format!(
+                "there is no `{FILE_NAME}`: write it into the project's folder, and look with \
+                 `longhaul mcp ls`"
+            ),
+        })
+    }
+
     /// The server of this name. The error is a sentence that says what to mend.
     pub fn find(&self, name: &str) -> Result<&Server, String> {
         if let Some(problem) = self.problems.first() {

@@ -157,8 +157,12 @@ fn every_field_is_shown() {
     let version = agent_version(folder, "implement");
     let out = out.replace(&version, "VERSION");
     assert_eq!(out, SHOWN);
-    let (_, err) = run(folder, &["agents", "check", "implement"], 0);
-    assert!(err.contains("1 fine"), "{err}");
+    let (out, _) = run(folder, &["agents", "check", "implement"], 2);
+    assert!(
+        out.contains("`mcp:github` is a tool of an MCP server"),
+        "{out}"
+    );
+    assert!(out.contains("`./look` is not there"), "{out}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! that fits.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,77 @@ fn with(front: &str, body: &str) -> Project {
     let agent = format!("---\nmodel: scripted/talk\n{front}\n---\n{body}\n");
     project.write("agents/odd.md", &agent);
     project
+}
+
+/// What `agents check` prints of it, with this exit code.
+fn checked(project: &Project, code: i32) -> String {
+    let said = project.say(&["agents", "check", "odd"], code);
+    format!("{}{}", said.out, said.err)
+}
+
+#[test]
+fn a_server_that_nobody_names_is_a_problem() {
+    let project = with("tools: [vault_list, mcp:ev]", "You.");
+    let said = checked(&project, 2);
+    let place = "agents/odd.md:3:21: `mcp:ev` is a tool of an MCP server, and ";
+    assert!(
+        said.contains(&format!("{place}there is no `.mcp.json`")),
+        "{said}"
+    );
+    assert!(said.contains("1 problem; runs wait until"), "{said}");
+    let told: Value = {
+        let said = project.say(&["agents", "check", "odd", "--json"], 2);
+        serde_json::from_str(&said.out).unwrap()
+    };
+    assert_eq!(told["problems"][0]["kind"], "missing");
+    project.write(".mcp.json", "{ \"mcpServers\": ");
+    let said = checked(&project, 2);
+    assert!(said.contains(&format!("{place}.mcp.json:1:")), "{said}");
+    project.write(".mcp.json", "{ \"mcpServers\": {} }");
+    assert!(checked(&project, 2).contains("names none"), "{said}");
+    project.write(
+        ".mcp.json",
+        "{ \"mcpServers\": { \"ev\": { \"command\": \"true\" } } }",
+    );
+    checked(&project, 0);
+    // Every server of a project without any is none; of a broken file nobody knows.
+    let project = with("tools: [\"mcp:*\"]", "You.");
+    checked(&project, 0);
+    project.write(".mcp.json", "{");
+    checked(&project, 2);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_a_problem_or_a_note() {
+    let project = with("perception: { command: [./look, -v] }", "You.");
+    let said = checked(&project, 2);
+    assert!(
+        said.contains("agents/odd.md:3:25: `./look` is not there"),
+        "{said}"
+    );
+    project.write("look", "#!/bin/sh\necho 1\n");
+    let said = checked(&project, 2);
+    assert!(said.contains("`./look` may not be run (chmod +x"), "{said}");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path().join("look"), mode).unwrap();
+    checked(&project, 0);
+    let project = with("perception: { command: [no-such-program] }", "You.");
+    let said = checked(&project, 0);
+    assert!(
+        said.contains("note: at 3:25: there is no program `no-such-program` where PATH leads"),
+        "{said}"
+    );
+    checked(&with("perception: { command: [sh, look] }", "You."), 0);
+}
+
+#[test]
+fn a_prompt_that_would_load_another_is_a_problem() {
+    let project = with("tools: []", "You.\n{% include \"other.md\" %}");
+    let said = checked(&project, 2);
+    assert!(
+        said.contains("agents/odd.md:6:4: the template: `include` would load"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 use longhaul::agents::check;
 use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
-use longhaul::agents::problem::Problem;
+use longhaul::agents::problem::{Problem, ProblemKind};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
@@ -41,7 +41,7 @@ impl Check {
             Some(name) => one.agent.name.as_str() == name,
             None => one.source != Source::BuiltIn,
         };
-        let problems: Vec<_> = match name.map(|name| loaded.find(name)) {
+        let mut problems: Vec<_> = match name.map(|name| loaded.find(name)) {
             None => loaded.problems.clone(),
             Some(Ok(_)) => Vec::new(),
             Some(Err(AgentError::Broken { problems, .. })) => problems,
@@ -56,17 +56,28 @@ impl Check {
             let said = one.notes.iter().cloned().chain(asking.about(&one.agent));
             notes.extend(said.map(|note| (one.path.clone(), note)));
         }
+        match name {
+            None => problems.extend(loaded.lacks.iter().cloned()),
+            Some(name) => problems.extend(loaded.lacks_of(name).cloned()),
+        }
         match self.json {
             true => say::data(&json(&problems, &notes).to_string())?,
             false => print(&problems, &notes)?,
         }
         let fine = loaded.agents.iter().filter(wanted).count();
-        match problems.len() {
-            0 => say::talk(&format!("{fine} fine")),
-            1 => bail!("1 problem; an agent is used only when its file has none"),
-            many => bail!("{many} problems; an agent is used only when its file has none"),
+        if problems.is_empty() {
+            say::talk(&format!("{fine} fine"));
+            return Ok(());
         }
-        Ok(())
+        let many = match problems.len() {
+            1 => "1 problem".to_owned(),
+            many => format!("{many} problems"),
+        };
+        let is_missing = |problem: &Problem| problem.kind == ProblemKind::Missing;
+        match problems.iter().all(is_missing) {
+            true => bail!("{many}; runs wait until what is missing is there"),
+            false => bail!("{many}; an agent is used only when its file has none"),
+        }
     }
 }
 
