@@ -13,9 +13,12 @@ pub(crate) enum Unread {
     /// It is not there.
     #[error("is not there")]
     Missing,
-    /// It is somewhere else.
-    #[error("leads out of the project: name a file inside of it, such as `schemas/a.json`")]
+    /// Its name leads somewhere else.
+    #[error("leads out of the project: name a file inside of it")]
     Outside,
+    /// What stands there leads somewhere else.
+    #[error("is a link that leads out of the project: put the file itself there")]
+    Linked,
     /// It is a folder, a pipe or a device.
     #[error("is no file")]
     Strange,
@@ -49,7 +52,7 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unr
     }
     let real = root.join(name).canonicalize()?;
     if !real.starts_with(root.canonicalize()?) {
-        return Err(Unread::Outside);
+        return Err(Unread::Linked);
     }
     if !fs::metadata(&real)?.is_file() {
         return Err(Unread::Strange);
@@ -90,7 +93,7 @@ mod tests {
         check("a/b", "text");
         check("./a/./b", "text");
         check("inside", "text");
-        check("outside", "leads out");
+        check("outside", "a link that leads out");
         check("../secret", "leads out");
         check("a/../a/b", "leads out");
         check("/etc/passwd", "leads out");

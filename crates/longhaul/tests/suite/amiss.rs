@@ -2,7 +2,7 @@
 //! that fits.
 
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 
@@ -101,6 +101,18 @@ fn a_run_whose_prompt_can_not_be_made_is_to_be_cancelled() {
         gates.contains("no answer helps: longhaul cancel run_"),
         "{gates}"
     );
+}
+
+#[test]
+fn rules_behind_a_link_that_leads_out_are_told_so() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("rules.md"), "Be kind.").unwrap();
+    let project = with("tools: []", "You.");
+    let link = project.path().join("AGENTS.md");
+    symlink(outside.path().join("rules.md"), link).unwrap();
+    let said = checked(&project, 2);
+    let words = "AGENTS.md:1:1: is a link that leads out of the project: put the file itself there";
+    assert!(said.contains(words) && !said.contains("schemas"), "{said}");
 }
 
 /// A project whose agent uses a server, which is trusted.
