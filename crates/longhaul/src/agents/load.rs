@@ -4,7 +4,7 @@
 //! the place of a broken file of the same name.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_engine::agent::Agent;
 
@@ -29,11 +29,11 @@ pub fn load(shelf: &Shelf<'_>) -> Loaded {
     let mut loading = Loading::new(shelf);
     for (place, source) in [(OWN, Source::Project), (CLAUDE, Source::Claude)] {
         let folder = shelf.root.join(place);
-        let (files, problem) = files::list(&folder, &shelf.said.join(place), source);
-        loading.loaded.problems.extend(problem);
-        for file in files {
-            let bytes = files::bytes(&folder.join(format!("{}.md", file.stem)));
-            loading.take(file, bytes);
+        let listed = files::list(&folder, &shelf.said.join(place), source);
+        loading.loaded.problems.extend(listed.problems);
+        loading.loaded.notes.extend(listed.notes);
+        for (at, file) in listed.files {
+            loading.take(file, files::bytes(&at));
         }
     }
     for built_in in shelf.built_in {
@@ -45,6 +45,14 @@ pub fn load(shelf: &Shelf<'_>) -> Loaded {
         loading.take(file, Ok(built_in.file.into()));
     }
     loading.done()
+}
+
+/// Where the files of a project's agents are.
+pub fn places(root: &Path) -> Vec<PathBuf> {
+    let folders = [(OWN, Source::Project), (CLAUDE, Source::Claude)];
+    let listed = folders.map(|(place, source)| files::list(&root.join(place), root, source));
+    let files = listed.into_iter().flat_map(|listed| listed.files);
+    files.map(|(at, _)| at).collect()
 }
 
 /// What is wrong with this text as the file of a project's agent, if anything is.

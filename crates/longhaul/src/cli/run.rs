@@ -131,7 +131,7 @@ impl Run {
         if let Some(model) = self.tape.model(&here)? {
             asked.ask(model);
         }
-        let task = prepare(&asked, server.as_ref(), &here)?.tell(self.follow.manner().silent);
+        let task = prepare(&asked, server.as_ref(), &here)?.tell(self.follow.quiet);
         let manner = self.follow.manner();
         if server.is_none() {
             // Whoever says no is told by the run, which waits for it.
@@ -189,7 +189,8 @@ impl Run {
             alone: true,
             ..self.follow.manner()
         };
-        let opened = self.ephemeral.open(&self.task, &self.tape, manner.silent);
+        let quiet = self.follow.quiet;
+        let opened = self.ephemeral.open(&self.task, &self.tape, quiet);
         let (house, task) = opened?;
         let desk = Here::new(&house.longhaul);
         runtime::driving()?.block_on(async {

@@ -55,7 +55,7 @@ impl Submit {
         if server.is_none() && here.env != bare.env {
             prepared.compare(&bare)?;
         }
-        let task = prepared.tell(self.json);
+        let task = prepared.tell(false);
         let desk = beside(server)?;
         runtime::small()?.block_on(async {
             let taken = desk.submit(task).await;

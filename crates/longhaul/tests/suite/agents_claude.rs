@@ -187,7 +187,12 @@ fn what_can_t_be_one_is_told() {
             ".claude/agents/open.md:1:1: the front matter has no end: write a line `---` below it",
         ]
     );
-    assert!(loaded.agents.is_empty());
+    let names: Vec<&str> = loaded
+        .agents
+        .iter()
+        .map(|one| one.agent.name.as_str())
+        .collect();
+    assert_eq!(names, ["x"]);
     assert_eq!(
         loaded.notes[0].1,
         "it has no front matter, so it is no agent"

@@ -115,6 +115,37 @@ fn rules_behind_a_link_that_leads_out_are_told_so() {
     assert!(said.contains(words) && !said.contains("schemas"), "{said}");
 }
 
+#[test]
+fn claude_s_agents_in_folders_are_read_and_told_of() {
+    let project = Project::new();
+    let agent = "---\nname: deep\nmodel: scripted/talk\ncolor: red\n---\nYou.\n";
+    project.write(".claude/agents/team/review/x.md", agent);
+    project.write("agents/team/lost.md", "---\n---\nYou.\n");
+    let said = project.say(&["agents", "check"], 0).out;
+    assert!(
+        said.contains("agents/team: note: what is in it is not read"),
+        "{said}"
+    );
+    assert!(
+        said.contains(".claude/agents/team/review/x.md: note: "),
+        "{said}"
+    );
+    for args in [
+        ["run", "deep", "x", "--json"],
+        ["submit", "deep", "x", "--json"],
+    ] {
+        let said = project.say(&args, 0);
+        assert_eq!(said.json()["agent"], "deep");
+        assert!(
+            said.err.contains("note: without a meaning here"),
+            "{}",
+            said.err
+        );
+    }
+    let said = project.say(&["run", "deep", "x", "--quiet"], 0);
+    assert!(!said.err.contains("note:"), "{}", said.err);
+}
+
 /// A project whose agent uses a server, which is trusted.
 fn served(server: &Value) -> Project {
     let project = with("tools: [mcp:ev]", "You.");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul::agents::change::changes;
-use longhaul::agents::load::{CLAUDE, OWN};
+use longhaul::agents::load::places;
 use longhaul::agents::loaded::Loaded;
 use longhaul::assemble::{House, agents, clients};
 use longhaul::config::known::SCRIPTED;
@@ -40,9 +40,8 @@ impl Seen {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
         files.extend_from_slice(named);
-        for folder in [OWN, CLAUDE, SCRIPTS] {
-            files.extend(inside(&root.join(folder)));
-        }
+        files.extend(places(root));
+        files.extend(inside(&root.join(SCRIPTS)));
         for folder in skills::FOLDERS {
             let skills = inside(&root.join(folder));
             files.extend(skills.map(|skill| skill.join(skills::FILE)));
