@@ -6,6 +6,7 @@
 pub mod change;
 pub mod check;
 mod claude;
+mod comma;
 pub(crate) mod cut;
 pub mod draft;
 mod files;

@@ -9,6 +9,7 @@ use longhaul_core::raw::{RawJson, canonical};
 use longhaul_engine::circle::circle;
 use serde_json::Value;
 
+use crate::agents::comma;
 use crate::agents::sheet::Sheet;
 use crate::agents::shelf::Shelf;
 use crate::inside;
@@ -25,6 +26,15 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Optio
         sheet.fault(entry.place, message);
         return None;
     };
+    if let Some(rest) = comma::cut_off(&schema.node) {
+        let message = format!(
+            "`{}` is no keyword of a schema and has no value; if it is the end of a text that \
+             a comma cut, put the text before it in quotes",
+            rest.key
+        );
+        sheet.fault(rest.place, message);
+        return None;
+    }
     let read = if matches!(schema.node.content, Content::Table(_)) {
         judged(schema.node.to_json()).map_err(|why| format!("`schema` {why}"))
     } else {

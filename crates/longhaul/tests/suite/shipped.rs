@@ -4,6 +4,7 @@
 use longhaul::agents::shipped::SHIPPED;
 use serde_json::Value;
 
+use crate::suite::agents::loaded_in;
 use crate::suite::project::{Project, Said};
 
 const DOCUMENT: &str = include_str!("../../../../docs/shipped.md");
@@ -43,6 +44,19 @@ fn played(name: &str) -> Value {
     assert_eq!(said.code, 0, "{name}: {}\n{}", said.out, said.err);
     let view = project.say(&["show", "@last", "--json"], 0).out;
     serde_json::from_str(&view).unwrap()
+}
+
+/// In YAML's short form a comma ends a text without quotes, and its rest becomes a
+/// keyword without a value.
+#[test]
+fn no_comma_cuts_a_text_in_a_schema_that_ships() {
+    let root = tempfile::tempdir().unwrap();
+    let loaded = loaded_in(root.path(), SHIPPED);
+    let problems = loaded.problems.iter().map(ToString::to_string);
+    let cut: Vec<String> = problems
+        .filter(|said| said.contains("a comma cut"))
+        .collect();
+    assert_eq!(cut, [""; 0]);
 }
 
 #[test]
