@@ -26,8 +26,12 @@ use crate::prompt::{WORLD, world_words};
 /// Before each look so much time passes: one that fails is tried again, twice.
 const PAUSES: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::from_secs(4)];
 
-/// A look may take this long. When so much time is gone, none is begun any more.
-const LOOK_TIMEOUT: Millis = Millis::from_secs(30);
+/// When so much time is gone, no look is begun any more.
+const LOOKS_TIMEOUT: Millis = Millis::from_secs(30);
+
+/// A look may take this long: who has a bound of its own, of 30 s, has a moment more
+/// to say how it ended.
+const LOOK_TIMEOUT: Millis = Millis::from_secs(32);
 
 /// The longest world that is taken in, and what comes with it for tools.
 const WORLD_BYTES_MAX: usize = 1024 * 1024;
@@ -125,7 +129,7 @@ async fn try_to_look(
     glance: &Glance,
     clock: &dyn Clock,
 ) -> Result<Perception, String> {
-    let enough = clock.now().plus(LOOK_TIMEOUT);
+    let enough = clock.now().plus(LOOKS_TIMEOUT);
     let mut last = String::new();
     for pause in PAUSES {
         if pause > Millis::ZERO {

@@ -286,7 +286,7 @@ async fn a_look_that_used_up_its_time_is_not_tried_again() {
     house.pass_until(run, "run.blocked").await;
     let gate = house.gate(run).await;
     let ask = &gate.spec.ask;
-    assert!(ask.contains("longer than 30 s"), "{ask}");
+    assert!(ask.contains("longer than 32 s"), "{ask}");
     assert_eq!(witness.glances().len(), 1);
 }
 

@@ -40,7 +40,7 @@ pub enum McpError {
         why: String,
     },
     /// It could not be started or reached.
-    #[error("The MCP server `{server}` could not be started: {why}. {helps}")]
+    #[error("The MCP server `{server}` could not be started or reached: {why}. {helps}")]
     Start {
         /// Which server.
         server: String,
