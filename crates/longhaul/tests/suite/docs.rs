@@ -67,9 +67,14 @@ fn check_agent(block: &Block, among: &str) {
     std::fs::create_dir_all(folder.path().join(among)).expect("a folder");
     let file = folder.path().join(format!("{among}/{name}.md"));
     std::fs::write(file, &block.text).expect("a file");
-    let output = crate::suite::front::longhaul_in(folder.path(), &["agents", "check", name], &[]);
+    let args = ["agents", "check", name, "--json"];
+    let output = crate::suite::front::longhaul_in(folder.path(), &args, &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{}: {said}", block.place);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
+    // Only the file is here; what it names is not.
+    let problems = told["problems"].as_array().expect("a list");
+    let wrong = problems.iter().find(|problem| problem["kind"] != "missing");
+    assert_eq!(wrong, None, "{}: {said}", block.place);
 }
 
 fn check_skill(block: &Block) {

@@ -114,7 +114,7 @@ fn a_key_in_the_env_file_is_enough_to_submit_and_who_does_not_read_it_says_so() 
     let (_, err) = run(folder, &submit, &[], 0);
     assert!(err.contains(&format!("note: {note}")), "{err}");
     let (_, err) = run(folder, &[&submit[..], &["--json"]].concat(), &[], 0);
-    assert!(!err.contains(".env"), "{err}");
+    assert!(err.contains(&format!("note: {note}")), "{err}");
     let (out, _) = run(folder, &["agents", "check"], &[], 0);
     assert_eq!(out.lines().count(), 1, "{out}");
     assert!(out.contains(note), "{out}");
