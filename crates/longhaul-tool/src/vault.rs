@@ -7,6 +7,7 @@ mod list;
 mod name;
 mod note;
 mod read;
+mod spot;
 mod write;
 mod yaml;
 

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::place::Trouble;
+use crate::vault::name::composed;
 
 /// The property that names a folder.
 pub(crate) fn folder_property(more: &str) -> Value {
@@ -25,7 +26,7 @@ pub(crate) fn subject(folder: &str, title: &str) -> String {
 /// The subject of an input that names a note; of any other the whole input.
 pub(crate) fn note_subjects(input: &Value) -> Vec<String> {
     match (input["folder"].as_str(), input["title"].as_str()) {
-        (Some(folder), Some(title)) => vec![subject(folder, title)],
+        (Some(folder), Some(title)) => vec![composed(&subject(folder, title))],
         (_, _) => vec![longhaul_core::raw::canonical(input)],
     }
 }

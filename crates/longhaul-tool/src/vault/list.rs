@@ -12,10 +12,10 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{aside, card, typed};
-use crate::place::{Folder, Place, Trouble};
-use crate::vault::note::Seen;
+use crate::place::{Folder, Place, Taken, Trouble};
+use crate::vault::note::{Seen, fault};
 use crate::vault::read::READ_BYTES_MAX;
-use crate::vault::{ask, name, yaml};
+use crate::vault::{ask, name, spot, yaml};
 
 /// How many notes are shown.
 const SHOWN_MAX: usize = 100;
@@ -71,7 +71,7 @@ impl Tool for VaultList {
     /// The folder; `/` stands for the whole vault.
     fn subjects(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
-        vec![folder.unwrap_or("/").to_owned()]
+        vec![name::composed(folder.unwrap_or("/"))]
     }
 
     async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
@@ -99,7 +99,7 @@ fn list(place: &Place, input: Input) -> Result<ToolOutput, ToolFailure> {
         skipped: 0,
         stopped: false,
     };
-    match place.folder(&parts) {
+    match spot::parts(place, &parts).and_then(|parts| place.folder(&parts)) {
         Ok(folder) => walk
             .visit(&folder, &parts)
             .map_err(|trouble| refuse(format!("the vault {trouble}")))?,
@@ -111,6 +111,23 @@ fn list(place: &Place, input: Input) -> Result<ToolOutput, ToolFailure> {
         }
     }
     Ok(ToolOutput::text(walk.answer().to_string()))
+}
+
+/// A note in its folder.
+#[derive(Debug, Clone, Copy)]
+struct Found<'a> {
+    file: &'a str,
+    title: &'a str,
+    is_hidden: bool,
+}
+
+impl Found<'_> {
+    fn problem(&self, taken: &Taken) -> Option<String> {
+        let twin = "is spelled with other code points than its twin beside it, which is the one \
+                    that is read and written; a person has to rename one of them";
+        let twin = self.is_hidden.then(|| twin.to_owned());
+        twin.or_else(|| fault(taken))
+    }
 }
 
 /// One walk through the folders.
@@ -136,7 +153,16 @@ impl Walk {
                     return Ok(());
                 }
                 self.opened += 1;
-                self.note(folder, parts, title);
+                // Beside a note of the same letters no call can name it.
+                let title = name::composed(title);
+                let file = format!("{title}.md");
+                let is_hidden = *found != file && names.binary_search(&file).is_ok();
+                let found = Found {
+                    file: found,
+                    title: &title,
+                    is_hidden,
+                };
+                self.note(folder, parts, found);
             } else {
                 self.below(folder, parts, found);
             }
@@ -162,7 +188,7 @@ impl Walk {
             }
         };
         let mut parts = parts.to_vec();
-        parts.push(found.to_owned());
+        parts.push(name::composed(found));
         // Too deep, closed to us, or named as no call could name it.
         let is_named = name::folder(&parts.join("/")).is_ok();
         if !is_named || self.visit(&below, &parts).is_err() {
@@ -170,16 +196,17 @@ impl Walk {
         }
     }
 
-    fn note(&mut self, folder: &Folder, parts: &[String], title: &str) {
-        let Ok(file) = name::file(title) else {
+    fn note(&mut self, folder: &Folder, parts: &[String], found: Found<'_>) {
+        let title = found.title;
+        if name::file(title).is_err() {
             self.skipped += 1;
             return;
-        };
+        }
         let bytes_max = match self.text {
             Some(_) => READ_BYTES_MAX,
             None => yaml::HEAD_BYTES_MAX + 64,
         };
-        let taken = match folder.take(&file, bytes_max) {
+        let taken = match folder.take(found.file, bytes_max) {
             Ok(taken) => taken,
             // Removed since the folder was read.
             Err(Trouble::Missing) => return,
@@ -219,11 +246,7 @@ impl Walk {
             ("confidence", seen.confidence),
             ("updated", seen.updated),
             ("line", line.map(Value::String)),
-            (
-                "problem",
-                seen.problem
-                    .map(|why| json!(format!("front matter can't be read: {why}"))),
-            ),
+            ("problem", found.problem(&taken).map(Value::String)),
         ];
         for (key, value) in more {
             shown.extend(value.map(|value| (key.to_owned(), value)));

@@ -1,8 +1,10 @@
 //! Which names a note, a folder and a tag may have.
 //!
-//! Never: maps a name to another one. A name that some file system or Obsidian
-//! can't hold is refused with one to use instead, so what a rule matched is
-//! what is touched, and a note has one spelling on every machine.
+//! Never: maps a name to one that looks different. A name that some file system or
+//! Obsidian can't hold is refused with one to use instead, so what a rule matched
+//! is what is touched, and a note has one spelling on every machine.
+
+use icu_normalizer::ComposingNormalizerBorrowed;
 
 use crate::spelling::{fold, is_device, is_unseen, shown};
 
@@ -26,11 +28,19 @@ pub(crate) struct BadName {
     mend: String,
 }
 
+/// The name with each letter and its marks as one character where there is one
+/// (NFC): `é` has one spelling here, whoever sends it.
+pub(crate) fn composed(text: &str) -> String {
+    let nfc = const { ComposingNormalizerBorrowed::new_nfc() };
+    nfc.normalize(text).into_owned()
+}
+
 /// The parts of a folder such as `Projects/Alpha`; none for the vault itself.
 pub(crate) fn folder(text: &str) -> Result<Vec<String>, BadName> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
+    let text = &composed(text);
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
         let mend = format!("use at most {DEPTH_MAX} folders in one another");
@@ -44,7 +54,8 @@ pub(crate) fn folder(text: &str) -> Result<Vec<String>, BadName> {
 
 /// The file of the note with this title.
 pub(crate) fn file(title: &str) -> Result<String, BadName> {
-    check("title", title)?;
+    let title = composed(title);
+    check("title", &title)?;
     Ok(format!("{title}.md"))
 }
 

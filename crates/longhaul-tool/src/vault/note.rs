@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
 
+use crate::place::Taken;
 use crate::vault::yaml::{self, Head};
 
 /// The keys of the vault's own; all others are kept as they are.
@@ -74,6 +75,27 @@ impl Draft {
     pub(crate) fn is_said_by(&self, text: &str) -> bool {
         let seen = Seen::of(text);
         seen.problem.is_none() && seen.body == self.content && seen.tags == self.tags
+    }
+}
+
+/// Why a note can't be replaced without the loss of what it says, in words that go
+/// on from its name.
+pub(crate) fn fault(taken: &Taken) -> Option<String> {
+    let text = match std::str::from_utf8(&taken.bytes) {
+        Ok(text) => text,
+        // Only the last letter, which the bound cut in two.
+        Err(error) if taken.cut && error.error_len().is_none() => {
+            return broken(&taken.text());
+        }
+        Err(_) => return Some("is not text in UTF-8".to_owned()),
+    };
+    broken(text)
+}
+
+fn broken(text: &str) -> Option<String> {
+    match yaml::split(text).0 {
+        Head::Broken(why) => Some(format!("has front matter that can't be read ({why})")),
+        Head::Absent | Head::Read(_) => None,
     }
 }
 

@@ -13,10 +13,13 @@ use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{aside, card, typed};
 use crate::place::{Place, Trouble};
-use crate::vault::{ask, name};
+use crate::vault::note::fault;
+use crate::vault::{ask, name, spot};
 
 /// How much of a note is read, in bytes.
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
+/// What to do about a note that is not replaced.
+pub(crate) const MEND: &str = "write under another title, or let a person mend the file";
 
 /// Reads notes.
 #[derive(Debug)]
@@ -74,11 +77,11 @@ fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
     let parts = name::folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
     let file = name::file(&input.title).map_err(|bad| refuse(bad.to_string()))?;
-    let found = place
-        .folder(&parts)
-        .and_then(|folder| folder.read(&file, READ_BYTES_MAX));
+    let found = spot::parts(place, &parts)
+        .and_then(|parts| place.folder(&parts))
+        .and_then(|folder| folder.read(&spot::name(&folder, &file)?, READ_BYTES_MAX));
     let taken = found.map_err(|trouble| {
-        let subject = ask::subject(&input.folder, &input.title);
+        let subject = name::composed(&ask::subject(&input.folder, &input.title));
         let hint = match trouble {
             Trouble::Missing => "; vault_list shows what is",
             Trouble::Strange
@@ -97,6 +100,11 @@ fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
     if taken.cut {
         text.push_str(&format!(
             "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"
+        ));
+    }
+    if let Some(fault) = fault(&taken) {
+        text.push_str(&format!(
+            "\n\n[The note {fault}, so vault_write does not replace it: {MEND}.]"
         ));
     }
     Ok(ToolOutput::text(text))

@@ -1,6 +1,7 @@
 //! `vault_write`: makes a note or updates it in place.
 //!
-//! Never: writes a note that it could not read back.
+//! Never: writes a note that it could not read back, or over one that nobody could
+//! have read whole.
 
 use std::sync::Arc;
 
@@ -18,9 +19,9 @@ use crate::ask::{aside, card, typed};
 use crate::desk::Desk;
 use crate::place::{Place, Taken};
 use crate::spelling::fold;
-use crate::vault::note::{Draft, TAGS_MAX};
-use crate::vault::read::READ_BYTES_MAX;
-use crate::vault::{ask, name};
+use crate::vault::note::{Draft, TAGS_MAX, fault};
+use crate::vault::read::{MEND, READ_BYTES_MAX};
+use crate::vault::{ask, name, spot};
 
 /// The longest content, in bytes: with its front matter it is read back whole.
 const CONTENT_BYTES_MAX: usize = 200 * 1024;
@@ -124,8 +125,8 @@ fn draft(input: Input, run: RunId) -> Result<Draft, ToolFailure> {
         return Err(refusal(why));
     }
     Ok(Draft {
-        title: input.title,
-        folder: input.folder,
+        title: name::composed(&input.title),
+        folder: name::composed(&input.folder),
         tags,
         confidence: input.confidence,
         content: input.content,
@@ -137,10 +138,19 @@ fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, Too
     let subject = ask::subject(&draft.folder, &draft.title);
     let parts = name::folder(&draft.folder).map_err(refusal)?;
     let file = name::file(&draft.title).map_err(refusal)?;
-    let desk = Desk::at(place, &parts)
-        .map_err(|trouble| refusal(format!("the folder `{}` {trouble}", draft.folder)))?;
+    let closed = |trouble| refusal(format!("the folder `{}` {trouble}", draft.folder));
+    let parts = spot::parts(place, &parts).map_err(closed)?;
+    let desk = Desk::at(place, &parts).map_err(closed)?;
     let trouble = |trouble| refusal(format!("`{subject}` {}", ask::of_note(trouble)));
+    let file = place
+        .folder(&parts)
+        .and_then(|folder| spot::name(&folder, &file))
+        .map_err(trouble)?;
     let before = desk.before(&file, READ_BYTES_MAX).map_err(trouble)?;
+    if let Some(fault) = before.as_ref().and_then(lost) {
+        let why = format!("`{subject}` is there and {fault}; what a person wrote would get lost");
+        return Err(refusal(format!("{why}: {MEND}")));
+    }
     let said = before.as_ref().map(Taken::text);
     let text = draft.over(said.as_deref(), now);
     let Some(text) = text else {
@@ -159,6 +169,12 @@ fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, Too
         "Created"
     };
     Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
+}
+
+/// What would get lost with the note that stands there.
+fn lost(before: &Taken) -> Option<String> {
+    let long = || format!("is longer than the {READ_BYTES_MAX} bytes that vault_read shows");
+    fault(before).or_else(|| before.cut.then(long))
 }
 
 fn refusal(why: impl std::fmt::Display) -> ToolFailure {
