@@ -231,6 +231,13 @@ pub struct Heard {
     bytes: u64,
 }
 
+/// The bytes that are kept of something too long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
 impl fmt::Debug for Heard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Heard({} bytes)", self.bytes)
@@ -298,6 +305,14 @@ impl Heard {
     pub fn dropped(&self) -> u64 {
         let kept = self.head.len() + self.end().len();
         self.bytes.saturating_sub(kept as u64)
+    }
+
+    /// How much of both ends is kept where its middle is not.
+    pub(crate) fn parts(&self) -> Option<Ends> {
+        (self.dropped() > 0).then(|| Ends {
+            first: self.head.len(),
+            last: self.end().len(),
+        })
     }
 
     /// All of it, unless it was too long.

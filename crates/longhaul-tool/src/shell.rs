@@ -80,12 +80,13 @@ impl Shell {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": SECONDS_MAX,
-                "description": "Seconds after which it is killed; 120 unless given",
+                "description": "After so many seconds it is killed, a whole number from 1 to 1800 such \
+                    as `30`; 120 unless given",
             },
         });
         let description = "Runs a shell command in the workspace and gives back what it printed, \
-            output and errors as they came, and its exit code in the last line. Of a very long \
-            output the middle is left out.";
+            output and errors as they came, and its exit code in the last line. Of an \
+            output of more than 10 MB the beginning and the end are kept.";
         let card = card("shell", description, properties, &["command"])?;
         Ok(Self {
             card,

@@ -1,7 +1,9 @@
 //! Shows a long output in part and keeps the whole of it, with its pictures.
 //!
-//! Never: loses a byte of what it keeps, cuts a letter in two, or names a picture
-//! that is not kept in the same commit.
+//! Never: loses a byte of what it keeps, cuts a letter in two, names a picture that
+//! is not kept in the same commit, or is silent about what is lost.
+
+use std::borrow::Cow;
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
@@ -15,7 +17,7 @@ const SHOWN_BYTES_MAX: usize = 16 * 1024;
 const HEAD_BYTES: usize = 12 * 1024;
 const TAIL_BYTES: usize = 3 * 1024;
 
-/// More than this is not kept.
+/// More than this is not kept: of a longer one the beginning and the end are.
 const KEPT_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 /// The output as the model sees it, and what it names: the whole of it where that
@@ -51,22 +53,15 @@ fn shortened(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
         return (output, None);
     }
     let whole = texts.join("\n");
-    let kept = &whole[..floor(&whole, KEPT_BYTES_MAX)];
+    let (kept, lost) = kept(&whole);
     let blob = Blob::new(kept.as_bytes());
     let head = &whole[..floor(&whole, HEAD_BYTES)];
     let tail = &whole[floor(&whole, whole.len() - TAIL_BYTES)..];
-    let left_out = whole.len() - head.len() - tail.len();
-    let lost = match whole.len() - kept.len() {
-        0 => String::new(),
-        lost => format!(
-            " The {lost} bytes after the first {} were not kept.",
-            kept.len()
-        ),
-    };
+    let left_out = kept.len() - head.len() - tail.len();
     let shown = format!(
-        "{head}\n\n[longhaul] {left_out} of {} bytes are left out here. To read on: \
-         read_output {{\"call\": \"{call}\", \"offset\": {}}}.{lost}\n\n{tail}",
-        whole.len(),
+        "{head}\n\n[longhaul] {left_out} of {} bytes that are kept are left out here.{lost} To \
+         read on: read_output {{\"call\": \"{call}\", \"offset\": {}}}.\n\n{tail}",
+        kept.len(),
         head.len(),
     );
     let pictures = output
@@ -77,6 +72,26 @@ fn shortened(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     content.extend(pictures.cloned());
     let full = Some(blob.at);
     (ToolOutput { content, full }, Some(blob))
+}
+
+/// What is kept of a text, and what is to be said of the rest.
+fn kept(whole: &str) -> (Cow<'_, str>, String) {
+    if whole.len() <= KEPT_BYTES_MAX {
+        return (Cow::Borrowed(whole), String::new());
+    }
+    let half = KEPT_BYTES_MAX / 2;
+    let first = &whole[..floor(whole, half)];
+    let last = &whole[floor(whole, whole.len() - half)..];
+    let lost = whole.len() - first.len() - last.len();
+    let kept = format!("{first}\n\n[longhaul] {lost} bytes are lost here.\n\n{last}");
+    let words = format!(
+        " There were {} in all: the first {} and the last {} are kept, the {lost} between them \
+         are lost.",
+        whole.len(),
+        first.len(),
+        last.len()
+    );
+    (Cow::Owned(kept), words)
 }
 
 /// The last border between letters at or before `at`.
@@ -151,5 +166,20 @@ mod tests {
         assert_eq!(kept, [shown.at, full]);
         assert_eq!(output.content[1..], [image(&shown), image(&shown)]);
         assert!(super::tests::shown(&output).ends_with("not handed over)"));
+    }
+
+    #[test]
+    fn of_one_that_is_far_too_long_both_ends_are_kept_and_it_is_said() {
+        let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
+        let (output, blobs) = bound(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let kept = String::from_utf8(blobs.first().expect("it is kept").content.to_vec()).expect("a text");
+        assert!(kept.starts_with("first ") && kept.ends_with(" last"));
+        assert!(kept.contains("\n\n[longhaul] 2097162 bytes are lost here.\n\n"));
+        let shown = shown(&output);
+        assert!(shown.starts_with("first ") && shown.ends_with(" last"));
+        let all = format!("There were {} in all: the first ", whole.len());
+        assert!(shown.contains(&all), "{}", &shown[12_000..13_000]);
+        let of = format!(" of {} bytes that are kept are left out here.", kept.len());
+        assert!(shown.contains(&of));
     }
 }

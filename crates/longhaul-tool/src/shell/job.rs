@@ -17,8 +17,9 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{Exit, Group, Heard};
 
-/// So much of what it prints is kept, half of it from the beginning.
-const KEEP_BYTES: usize = 10 * 1024 * 1024;
+/// So much of what it prints is kept, half of it from the beginning. With our own
+/// words it stays under the 10 MiB that a run keeps of one result.
+const KEEP_BYTES: usize = 10 * 1024 * 1024 - 64 * 1024;
 /// So long it is listened to when the shell has ended: somebody who left its
 /// group may hold the pipe open for ever.
 const GRACE: Millis = Millis(500);
@@ -150,14 +151,34 @@ impl Drop for Job {
         self.group.kill();
         if let Some(so_far) = self.so_far.take() {
             self.heard_last();
-            so_far.leave(self.heard.text());
+            so_far.leave(printed(&self.heard));
         }
     }
 }
 
+/// What was printed. Where that is not all of it, its last line says so: a model
+/// is shown the end of a long result, and not the place where something is missing.
+fn printed(heard: &Heard) -> String {
+    let mut text = heard.text();
+    if let Some(parts) = heard.parts() {
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!(
+            "[It printed {} bytes in all. Its first {} and its last {} are kept; the {} between \
+             them are lost. To have them, run it again into a file.]\n",
+            heard.bytes(),
+            parts.first,
+            parts.last,
+            heard.dropped()
+        ));
+    }
+    text
+}
+
 /// What was printed, and how it ended.
 fn said(heard: &Heard, exit: Exit) -> String {
-    let mut text = heard.text();
+    let mut text = printed(heard);
     if text.is_empty() {
         text.push_str("[It printed nothing.]");
     }
