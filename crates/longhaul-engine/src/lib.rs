@@ -20,6 +20,7 @@ pub mod eyes;
 pub mod feed;
 pub mod gate_view;
 pub mod handle;
+pub mod history;
 pub mod hooks;
 pub mod key_view;
 mod lack;

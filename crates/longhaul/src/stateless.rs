@@ -4,8 +4,6 @@
 //! Never: a file, a lock or a word to another question. Effects stay: a tool
 //! that writes has written.
 
-mod history;
-
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -20,7 +18,7 @@ use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::{Agent, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::ports::{Found, Models, Ports};
+use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
@@ -29,8 +27,6 @@ use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_store::{Options, Role};
 use serde::Serialize;
-
-pub use crate::stateless::history::{BadHistory, HISTORY_BYTES_MAX, history};
 
 use crate::assemble::FORGOTTEN;
 
@@ -58,6 +54,7 @@ impl Models for OneModel {
 pub struct Ephemeral {
     models: Arc<dyn Models>,
     tools: Toolbox,
+    eyes: Arc<dyn Eyes>,
     defaults: Defaults,
 }
 
@@ -108,8 +105,15 @@ impl Ephemeral {
         Ok(Self {
             models,
             tools: Toolbox::new(tools)?,
+            eyes: Arc::new(NoEyes),
             defaults: Defaults::default(),
         })
+    }
+
+    /// The same for agents with a perception: these find whoever looks for them.
+    #[must_use]
+    pub fn eyes(self, eyes: Arc<dyn Eyes>) -> Self {
+        Self { eyes, ..self }
     }
 
     /// The same with these caps and retries where the agent names none.
@@ -157,7 +161,8 @@ impl Ephemeral {
         let store = Arc::new(longhaul_store::open(options)?);
         let paging = ReadOutput::new(store.clone(), store.clone())?;
         let tools = self.tools.clone().with(Arc::new(paging))?;
-        let ports = Ports::plain(store, clock, Arc::clone(&self.models), tools);
+        let mut ports = Ports::plain(store, clock, Arc::clone(&self.models), tools);
+        ports.eyes = Arc::clone(&self.eyes);
         let mut roster = Roster::default();
         roster.register(Agent {
             // Who could follow up?

@@ -21,6 +21,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
+use crate::api::history;
 use crate::app::App;
 use crate::caller::may;
 use crate::problem::Problem;
@@ -39,9 +40,9 @@ pub(crate) struct NewRun {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     context: BTreeMap<String, RawJson>,
-    /// A conversation that comes with it.
-    #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
+    /// A conversation that comes with it, which the user begins.
+    #[serde(default, deserialize_with = "history::read")]
+    #[schema(schema_with = history::described)]
     history: Vec<Message>,
     /// The conversation it belongs to.
     #[serde(default, alias = "threadId")]

@@ -31,6 +31,52 @@ async fn check(server: &Server, asked: Ask, status: u16, says: &[(&str, Value)])
 }
 
 #[tokio::test]
+async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
+    let server = plan([]).at_work().await;
+    let people = json!([
+        { "role": "user", "content": "I am Ada." },
+        { "role": "assistant", "content": "Hello, Ada." },
+    ]);
+    let words = json!({ "dialect": "history", "blocks": [{ "text": { "text": "Hello, Ada." } }] });
+    let journals = json!([{ "user": [{ "text": "I am Ada." }] }, { "assistant": words }]);
+    for history in [&people, &journals] {
+        let mut body = task();
+        body["history"] = history.clone();
+        let made = server.ask(post("/v1/runs", &body)).await.expect(201);
+        let run = made["id"].as_str().unwrap();
+        server.ended(run).await;
+        let told = server.look(&format!("/v1/runs/{run}/transcript")).await;
+        let messages = told["messages"].as_array().unwrap();
+        assert_eq!(messages[..2], journals.as_array().unwrap()[..], "{told}");
+    }
+    let bad = [
+        (
+            json!([{ "role": "system", "content": "a" }]),
+            "`history[0]`: unknown variant",
+        ),
+        (
+            json!([people[0], { "role": "user", "content": " " }]),
+            "`history[1]`: it says nothing",
+        ),
+        (json!([people[1]]), "begins with the assistant"),
+        (json!([{ "users": [] }]), "a message is {"),
+    ];
+    for (history, why) in bad {
+        let mut body = task();
+        body["history"] = history;
+        let refused = server.ask(post("/v1/runs", &body)).await.expect(422);
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains(why), "{detail}");
+    }
+    let document = server.look("/openapi.json").await;
+    let described = &document["components"]["schemas"]["NewRun"]["properties"]["history"];
+    let said = &described["items"]["oneOf"][0];
+    assert_eq!(said["required"], json!(["role", "content"]), "{described}");
+    let speakers = json!(["user", "assistant"]);
+    assert_eq!(said["properties"]["role"]["enum"], speakers, "{described}");
+}
+
+#[tokio::test]
 async fn a_run_is_made_shown_and_read() {
     let server = plan([]).at_work().await;
     let whole = json!({

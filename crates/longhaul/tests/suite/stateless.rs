@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul::stateless::{Ephemeral, OneModel, Outcome, Unanswered, history};
+use longhaul::stateless::{Ephemeral, OneModel, Outcome, Unanswered};
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::AgentName;
 use longhaul_core::message::Message;

@@ -1,11 +1,14 @@
 //! A conversation as people keep it: a list of who said what.
 //!
-//! Never: more than words. Calls and their results come as messages.
+//! Never: more than words. Calls and their results come as messages, in the form
+//! that the journal has.
 
 use std::sync::Arc;
 
 use longhaul_core::message::{Block, Message, Reply, Words};
-use serde::Deserialize;
+use longhaul_core::raw::RawJson;
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 
 /// The longest history, in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
@@ -36,17 +39,25 @@ pub enum BadHistory {
     Begins,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Who says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Role {
+pub enum Speaker {
+    /// A person.
     User,
+    /// The model.
     Assistant,
+}
+
+impl Speaker {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::User, Self::Assistant];
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
-    role: Role,
+    role: Speaker,
     content: String,
 }
 
@@ -65,7 +76,7 @@ pub fn history(bytes: &[u8]) -> Result<Vec<Message>, BadHistory> {
     }
     if said
         .first()
-        .is_some_and(|said| said.role == Role::Assistant)
+        .is_some_and(|said| said.role == Speaker::Assistant)
     {
         return Err(BadHistory::Begins);
     }
@@ -74,8 +85,8 @@ pub fn history(bytes: &[u8]) -> Result<Vec<Message>, BadHistory> {
 
 fn message(said: Said) -> Message {
     match said.role {
-        Role::User => Message::user(said.content),
-        Role::Assistant => Message::Assistant(Arc::new(Reply {
+        Speaker::User => Message::user(said.content),
+        Speaker::Assistant => Message::Assistant(Arc::new(Reply {
             dialect: DIALECT.to_owned(),
             blocks: vec![Block::Text(Words {
                 text: said.content.into(),
@@ -85,9 +96,75 @@ fn message(said: Said) -> Message {
     }
 }
 
+/// A message of a history that comes with a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// As people write it: who said what.
+    Said(Message),
+    /// As the journal has it.
+    Kept(Message),
+}
+
+impl Told {
+    /// The message.
+    pub fn message(self) -> Message {
+        match self {
+            Self::Said(message) | Self::Kept(message) => message,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = RawJson::deserialize(from)?;
+        let value: serde_json::Value =
+            serde_json::from_str(raw.as_str()).map_err(D::Error::custom)?;
+        if value.get("role").is_some() || value.get("content").is_some() {
+            let said: Said = serde_json::from_value(value).map_err(D::Error::custom)?;
+            return match said.content.trim().is_empty() {
+                true => Err(D::Error::custom("it says nothing")),
+                false => Ok(Self::Said(message(said))),
+            };
+        }
+        serde_json::from_str(raw.as_str()).map(Self::Kept).map_err(|error: serde_json::Error| {
+            let words = error.to_string();
+            // The place is that in the message alone, which nobody sees.
+            let words = words.split(" at line ").next().unwrap_or_default();
+            D::Error::custom(format!(
+                "{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}"
+            ))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{HISTORY_BYTES_MAX, history};
+    use super::{HISTORY_BYTES_MAX, Told, history};
+
+    #[test]
+    fn a_message_is_told_either_way() {
+        let check = |text: &str, expect: &str| {
+            let told = serde_json::from_str::<Told>(text);
+            let told = told.map(|told| serde_json::to_string(&told.message()).expect("JSON"));
+            let told = told.unwrap_or_else(|bad| bad.to_string());
+            assert!(told.contains(expect), "{text}: {told}");
+        };
+        let user = r#"{"user":[{"text":"a"}]}"#;
+        check(user, user);
+        check(r#"{"role":"user","content":"a"}"#, user);
+        let reply = r#"{"assistant":{"dialect":"history","blocks":[{"text":{"text":"b"}}]}}"#;
+        check(r#"{"role":"assistant","content":"b"}"#, reply);
+        check(reply, reply);
+        check(
+            r#"{"role":"system","content":"a"}"#,
+            "unknown variant `system`",
+        );
+        check(r#"{"role":"user"}"#, "missing field `content`");
+        check(r#"{"role":"user","content":" "}"#, "it says nothing");
+        check(r#"{"role":"user","content":["a"]}"#, "invalid type");
+        check("3", "a message is {\"role\"");
+        check(r#"{"use":[]}"#, "unknown variant `use`");
+    }
 
     #[test]
     fn what_is_no_history_is_refused() {
