@@ -145,6 +145,9 @@ fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
 
 fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
     let paid = replied::Paid::of(draft, compacted.usage, compacted.cost)?;
+    // By the name under which its start was written, and not as it calls itself.
+    let asked = replied::asking(draft)?.asks(draft.run.transcript.model());
+    let model = asked.to_owned();
     if draft.control.cancel.is_some() {
         return replied::stopped(draft, paid, compacted.active);
     }
@@ -154,7 +157,7 @@ fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
         summary: compacted.summary,
         usage: compacted.usage,
         cost: paid.cost,
-        model: compacted.model.clone(),
+        model,
         active: compacted.active,
     })))?;
     paid.settle(draft, compacted.model, compacted.active);

@@ -189,6 +189,16 @@ async fn another_model_sums_up_and_the_own_stands_in_for_it() {
         let journal = house.ended(run).await;
         assert_eq!(end(&journal), "finished");
         assert_eq!(count(&journal, "memory.compacted"), 1);
+        // The journal has one name for it, whatever it calls itself.
+        let model = journal.iter().find_map(|entry| {
+            let Event::MemoryCompacted(data) = &entry.event else {
+                return None;
+            };
+            Some(data.model.as_str())
+        });
+        let own_name = house.actor.asked()[0].model.clone();
+        let expected = if own == 0 { "other/helper" } else { &own_name };
+        assert_eq!(model, Some(expected));
         let helped = house.models.helper.as_ref().unwrap().asked();
         assert_eq!(helped.len(), sums);
         assert_eq!(helped[0].model, "other/helper");
