@@ -17,8 +17,9 @@ use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_core::time::{Clock, Millis};
-use longhaul_core::usage::Micros;
+use longhaul_core::usage::Tariff;
 
+use crate::prices::Entry;
 use crate::scripted::render::Renderer;
 
 pub use crate::scripted::error::{ScriptError, Spot};
@@ -36,6 +37,7 @@ pub struct ScriptedModel {
     /// With its provider, such as `scripted/tidy`.
     name: String,
     script: Script,
+    tariff: Tariff,
     renderer: Renderer,
     clock: Arc<dyn Clock>,
 }
@@ -46,8 +48,25 @@ impl ScriptedModel {
         Self {
             name: format!("{}/{name}", reply::DIALECT),
             script,
+            tariff: reply::FREE,
             renderer: Renderer::new(),
             clock,
+        }
+    }
+
+    /// The same with what a user says of it: how much fits into it, and what it would
+    /// cost. So a script can show what happens when a window is full.
+    #[must_use]
+    pub fn with(self, own: &Entry) -> Self {
+        let said = own.tariff();
+        Self {
+            tariff: Tariff {
+                price: own.price.or(self.tariff.price),
+                window_tokens: own.window.unwrap_or(self.tariff.window_tokens),
+                max_output_tokens: said.max_output_tokens,
+                ..self.tariff
+            },
+            ..self
         }
     }
 
@@ -72,7 +91,7 @@ impl ScriptedModel {
 #[async_trait]
 impl Model for ScriptedModel {
     fn quote(&self, ask: &Ask) -> Quote {
-        let tariff = reply::tariff(ask);
+        let tariff = reply::tariff(ask, self.tariff);
         Quote {
             hold: tariff.hold(reply::bytes(ask), ask.max_tokens),
             tariff,
@@ -98,10 +117,11 @@ impl Model for ScriptedModel {
         for piece in reply::pieces(&said.text()) {
             ear.words(piece);
         }
+        let usage = line.usage.unwrap_or_else(|| reply::guess(ask, &said));
         Ok(Answered {
             stop: reply::stop(&said),
-            usage: line.usage.unwrap_or_else(|| reply::guess(ask, &said)),
-            cost: Some(Micros::ZERO),
+            usage,
+            cost: self.tariff.price.map(|price| price.of(usage)),
             model: self.name.clone(),
             reply: said,
         })

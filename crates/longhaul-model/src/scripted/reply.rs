@@ -19,15 +19,19 @@ pub(crate) const DIALECT: &str = "scripted";
 /// In so many pieces, at most, is a text spoken.
 const PIECES_MAX: usize = 4;
 
-/// A script reads nothing, so nothing is too long for it.
-const WINDOW_TOKENS: u64 = 1 << 40;
-
-/// What a scripted model charges: nothing, and that is known.
-const FREE: Price = Price {
-    input: 0,
-    output: 0,
-    cached: 0,
-    cache_write: 0,
+/// What a scripted model charges where nobody says otherwise: nothing, and that is
+/// known. A script reads nothing, so nothing is too long for it.
+pub(crate) const FREE: Tariff = Tariff {
+    price: Some(Price {
+        input: 0,
+        output: 0,
+        cached: 0,
+        cache_write: 0,
+    }),
+    max_output_tokens: 8_192,
+    window_tokens: 1 << 40,
+    bytes_per_token: 3,
+    fixed_tokens: 0,
 };
 
 /// The failure that this try meets, if it meets one.
@@ -95,12 +99,7 @@ pub(crate) fn stop(reply: &Reply) -> StopReason {
 }
 
 /// What the heart must know to hold this question.
-pub(crate) fn tariff(ask: &Ask) -> Tariff {
-    let tariff = Tariff {
-        price: Some(FREE),
-        window_tokens: WINDOW_TOKENS,
-        ..Tariff::default()
-    };
+pub(crate) fn tariff(ask: &Ask, tariff: Tariff) -> Tariff {
     let fixed = ask.system.size().saturating_add(ask.tools.size());
     Tariff {
         fixed_tokens: fixed.div_ceil(tariff.bytes_per_token),
@@ -116,7 +115,7 @@ pub(crate) fn bytes(ask: &Ask) -> u64 {
 /// A guess from the lengths, by the measure of the hold, so that what went in
 /// never passes what was held for it.
 pub(crate) fn guess(ask: &Ask, reply: &Arc<Reply>) -> Usage {
-    let tariff = tariff(ask);
+    let tariff = tariff(ask, FREE);
     let tokens = |bytes: u64| bytes.div_ceil(tariff.bytes_per_token);
     Usage {
         input_tokens: tariff.fixed_tokens.saturating_add(tokens(bytes(ask))),

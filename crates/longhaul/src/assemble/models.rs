@@ -81,7 +81,11 @@ impl ModelShelf {
         if provider == SCRIPTED {
             let script = self.script(model)?;
             let clock = Arc::clone(&self.clock);
-            return Ok(Arc::new(ScriptedModel::new(model, script, clock)));
+            let played = ScriptedModel::new(model, script, clock);
+            return Ok(Arc::new(match menu.prices.find(SCRIPTED, model) {
+                Some(own) => played.with(own),
+                None => played,
+            }));
         }
         if provider == CASSETTE {
             return Ok(Arc::new(cassettes::open(&self.config, model)?));

@@ -409,3 +409,41 @@ fn a_budget_that_can_t_hold_a_model_is_told() {
     assert!(!said.err.contains("no price"), "{said:?}");
     assert_eq!(house.say(&["agents", "check", "buyer"], 0).out, "");
 }
+
+#[test]
+fn a_scripted_model_has_the_window_and_the_price_that_are_set() {
+    let project = Project::new();
+    project.write("long.txt", &"word ".repeat(2_400));
+    project.write(
+        "agents/reader.md",
+        "---\nmodel: scripted/reader\ntools: [read_file]\n---\nRead on.\n",
+    );
+    let read =
+        "- text: I read long.txt.\n  tools: [{ name: read_file, input: { path: long.txt } }]\n";
+    project.write(
+        "scripts/reader.yaml",
+        &format!("replies:\n{}- text: Done.\n", read.repeat(6)),
+    );
+    let kinds = |more: &str| {
+        project.write(
+            "longhaul.toml",
+            &format!("[worker]\npoll = \"10m\"\n{more}"),
+        );
+        let run = project.say(&["run", "reader", "go", "--json"], 0).json();
+        let id = run["id"].as_str().unwrap().to_owned();
+        let journal = project.say(&["show", &id, "--events", "--json"], 0).out;
+        (run, journal.matches("memory.compacted").count())
+    };
+    let (run, times) = kinds("");
+    assert_eq!(
+        (times, &run["cost_usd"]),
+        (0, &serde_json::json!(0.0)),
+        "{run}"
+    );
+    let table = "[prices.\"scripted/reader\"]\nwindow = 16_000\n";
+    let (run, times) = kinds(table);
+    assert_eq!(run["status"], "completed", "{run}");
+    assert!(times >= 1, "{run}");
+    let (run, _) = kinds(&format!("{table}input = 1.0\noutput = 2.0\n"));
+    assert!(run["cost_usd"].as_f64() > Some(0.0), "{run}");
+}
