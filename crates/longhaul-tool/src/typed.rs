@@ -51,6 +51,10 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     /// How long a call may take; none: the runtime's usual.
     const TIMEOUT: Option<Millis> = None;
 
+    /// A call that is let go of ends for good: what it had begun is stopped before
+    /// its drop returns, so that it is never in doubt.
+    const STOPS_CLEANLY: bool = false;
+
     /// What this call does to the world.
     fn class(&self, _input: &Self::Input) -> EffectClass {
         Self::CLASS
@@ -134,6 +138,10 @@ impl<T: TypedTool> Tool for Typed<T> {
         let read = T::Input::deserialize(input);
         let said = read.ok().and_then(|read| self.tool.subjects(&read));
         said.unwrap_or_else(|| vec![canonical(input)])
+    }
+
+    fn stops_cleanly(&self) -> bool {
+        T::STOPS_CLEANLY
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {

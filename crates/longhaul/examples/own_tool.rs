@@ -1,23 +1,30 @@
-//! A tool of one's own with a typed input, and a question of which nothing is
-//! kept.
+//! Tools of one's own with typed inputs, somebody who looks at the world for the
+//! agent, and a question of which nothing is kept.
 //!
 //! Never: asks a real model. A script stands for it, so that this runs anywhere.
 
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use longhaul::stateless::{Ephemeral, OneModel, Outcome};
-use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::tool::{Finding, ToolOutput};
 use longhaul_core::id::AgentName;
-use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::port::context::{ContextError, ContextProvider, Glance, Perception};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::wish::{Every, Eye, Sight};
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::eyes::NamedEyes;
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_tool::typed::{TypedTool, typed};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,24 +67,103 @@ impl TypedTool for Fare {
     }
 }
 
-/// What the model says, call by call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Seat {
+    /// Which train, such as `IC 61`
+    train: String,
+}
+
+/// An office that knows its bookings by the keys of our calls.
+#[derive(Debug, Default)]
+struct Book {
+    bookings: Mutex<BTreeMap<String, String>>,
+}
+
+impl Book {
+    fn office(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.bookings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl TypedTool for Book {
+    type Input = Seat;
+    const NAME: &'static str = "book";
+    const DESCRIPTION: &'static str = "Books a seat on a train.";
+    const CLASS: EffectClass = EffectClass::Once;
+    const TIMEOUT: Option<Millis> = Some(Millis::from_secs(20));
+    const VERIFIES: bool = true;
+    const IN_DOUBT: Option<InDoubt> = Some(InDoubt::Ask);
+
+    fn subjects(&self, seat: &Seat) -> Option<Vec<String>> {
+        Some(vec![seat.train.clone()])
+    }
+
+    async fn call(&self, seat: Seat, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let Some(counter) = around.context.get("counter") else {
+            return Err(ToolFailure("no counter is open".to_owned()));
+        };
+        around.progress.report(None, "the office is asked");
+        let booked = format!("{} at counter {}", seat.train, counter.as_str());
+        self.office().insert(around.key.clone(), booked.clone());
+        Ok(ToolOutput::text(booked))
+    }
+
+    async fn verify(&self, _seat: Seat, around: &ToolContext) -> Finding {
+        match self.office().get(&around.key) {
+            Some(booked) => Finding::Happened(ToolOutput::text(booked.as_str())),
+            None => Finding::NotHappened,
+        }
+    }
+}
+
+/// Looks at the board of a station.
+#[derive(Debug)]
+struct Board;
+
+#[async_trait]
+impl ContextProvider for Board {
+    async fn look(&self, glance: &Glance) -> Result<Perception, ContextError> {
+        if glance.input.value().is_null() {
+            return Err(ContextError("nobody asked anything".to_owned()));
+        }
+        let world = json!({ "station": "Oslo S", "late": ["IC 61"] });
+        Ok(Perception {
+            world: RawJson::of(&world),
+            context: BTreeMap::from([("counter".to_owned(), RawJson::of(&7))]),
+        })
+    }
+}
+
+/// What the model says, turn by turn.
 const SCRIPT: &str = "
 replies:
   - tools: [{ name: fare, input: { from: Oslo, to: Bergen, bags: 2 } }]
-  - text: 'It costs {{ last_result }}.'
+  - tools: [{ name: book, input: { train: IC 61 } }]
+  - text: 'You have a seat: {{ last_result }}.'
 ";
 
 pub(crate) async fn answer() -> Result<Outcome, Box<dyn Error>> {
     let script = Script::parse("fares", SCRIPT)?;
     let model = ScriptedModel::new("fares", script, Arc::new(SystemClock));
     let models = OneModel::new("scripted/fares", Arc::new(model));
-    let fare = typed(Fare { per_letter: 7 })?;
+    let tools = [typed(Fare { per_letter: 7 })?, typed(Book::default())?];
+    let mut eyes = NamedEyes::default();
+    eyes.register("board", Arc::new(Board));
     let agent = Agent {
-        tools: vec!["fare".to_owned()],
-        prompt: "You sell tickets.".to_owned(),
+        tools: vec!["fare".to_owned(), "book".to_owned()],
+        context: vec!["counter".to_owned()],
+        perception: Some(Sight {
+            eye: Eye::Named("board".to_owned()),
+            every: Every::Run,
+        }),
+        prompt: "You sell tickets at {{ perception.station }}. \
+                 Late: {{ perception.late }}."
+            .to_owned(),
         ..Agent::new(AgentName::new("clerk")?)
     };
-    let clerk = Ephemeral::new(Arc::new(models), [fare])?;
+    let clerk = Ephemeral::new(Arc::new(models), tools)?.eyes(Arc::new(eyes));
     let first = clerk
         .ask(agent.clone(), Vec::new(), "Oslo to Bergen, two bags?")
         .await?;

@@ -65,6 +65,7 @@ impl TypedTool for Caller {
     const VERIFIES: bool = true;
     const IN_DOUBT: Option<InDoubt> = Some(InDoubt::Tell);
     const TIMEOUT: Option<Millis> = Some(Millis::from_secs(3));
+    const STOPS_CLEANLY: bool = true;
 
     fn class(&self, input: &Call) -> EffectClass {
         match input.voice {
@@ -111,7 +112,7 @@ fn the_schema_is_plain_and_says_what_the_comments_say() {
     assert_eq!(card.name.as_str(), "call_out");
     assert_eq!(card.timeout, Some(Millis::from_secs(3)));
     assert_eq!(card.in_doubt, Some(InDoubt::Tell));
-    assert!(card.verifies);
+    assert!(card.verifies && tool.stops_cleanly());
     assert_snapshot!(serde_json::to_string_pretty(&card.schema).unwrap());
 }
 

@@ -13,6 +13,7 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Isolation, Sandboxed};
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::history::history;
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_tool::Shell;
 use longhaul_tool::typed::{TypedTool, typed};
@@ -45,10 +46,10 @@ async fn the_example_answers() {
         messages,
         ..
     } = own_tool::answer().await.unwrap();
-    assert_eq!(text, "It costs 84 crowns.");
-    assert_eq!(tools_called, ["fare"]);
-    // Two questions, each with a call, its result and an answer.
-    assert_eq!(messages.len(), 8, "{messages:?}");
+    assert_eq!(text, "You have a seat: IC 61 at counter 7.");
+    assert_eq!(tools_called, ["fare", "book"]);
+    // Two questions, each with two calls, their results and an answer.
+    assert_eq!(messages.len(), 12, "{messages:?}");
 }
 
 #[test]
