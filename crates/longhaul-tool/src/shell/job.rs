@@ -166,7 +166,7 @@ fn printed(heard: &Heard) -> String {
         }
         text.push_str(&format!(
             "[It printed {} bytes in all. Its first {} and its last {} are kept; the {} between \
-             them are lost. To have them, run it again into a file.]\n",
+             them are lost. What is to be read whole goes into a file.]\n",
             heard.bytes(),
             parts.first,
             parts.last,

@@ -108,8 +108,8 @@ async fn what_it_prints_comes_in_order_with_its_exit_code() {
     assert!(long.len() < 10 * 1024 * 1024, "{}", long.len());
     let end = &long[long.len() - 300..];
     let words = "end\n[It printed 11000005 bytes in all. Its first 5210112 and its last 5210112 are \
-                 kept; the 579781 between them are lost. To have them, run it again into a \
-                 file.]\nexit 0";
+                 kept; the 579781 between them are lost. What is to be read whole goes into \
+                 a file.]\nexit 0";
     assert!(end.ends_with(words), "{end}");
 }
 

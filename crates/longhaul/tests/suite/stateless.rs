@@ -79,7 +79,7 @@ async fn a_history_comes_first_and_the_answer_is_its_next_line() {
     let said =
         br#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
     let before = history(said).unwrap();
-    // The script says what the conversation began with.
+    // The script says what this run was asked, and not what the conversation began with.
     let house = ephemeral("- text: 'Hello again: {{ input }}'", Vec::new());
     let outcome = house.ask(agent(&[]), before.clone(), "Who am I?").await;
     let messages = outcome.unwrap().messages;
@@ -88,7 +88,7 @@ async fn a_history_comes_first_and_the_answer_is_its_next_line() {
     let Message::Assistant(reply) = &messages[3] else {
         panic!("{messages:?}");
     };
-    assert_eq!(reply.text(), "Hello again: I am Ada.");
+    assert_eq!(reply.text(), "Hello again: Who am I?");
 }
 
 #[tokio::test]
