@@ -102,7 +102,7 @@ impl TypedTool for Book {
 
     async fn call(&self, seat: Seat, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let Some(counter) = around.context.get("counter") else {
-            return Err(ToolFailure("no counter is open".to_owned()));
+            return Err(ToolFailure::new("no counter is open"));
         };
         around.progress.report(None, "the office is asked");
         let booked = format!("{} at counter {}", seat.train, counter.as_str());
@@ -126,7 +126,7 @@ struct Board;
 impl ContextProvider for Board {
     async fn look(&self, glance: &Glance) -> Result<Perception, ContextError> {
         if glance.input.value().is_null() {
-            return Err(ContextError("nobody asked anything".to_owned()));
+            return Err(ContextError::lasting("nobody asked anything"));
         }
         let world = json!({ "station": "Oslo S", "late": ["IC 61"] });
         Ok(Perception {

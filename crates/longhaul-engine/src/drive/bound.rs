@@ -172,7 +172,8 @@ mod tests {
     fn of_one_that_is_far_too_long_both_ends_are_kept_and_it_is_said() {
         let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
         let (output, blobs) = bound(CALL, ToolOutput::text(whole.as_str()), Vec::new());
-        let kept = String::from_utf8(blobs.first().expect("it is kept").content.to_vec()).expect("a text");
+        let kept =
+            String::from_utf8(blobs.first().expect("it is kept").content.to_vec()).expect("a text");
         assert!(kept.starts_with("first ") && kept.ends_with(" last"));
         assert!(kept.contains("\n\n[longhaul] 2097162 bytes are lost here.\n\n"));
         let shown = shown(&output);
