@@ -20,7 +20,7 @@ use longhaul_core::policy::gate::SUBMIT_AGAIN;
 use crate::advance::{advance, gates, orphans};
 use crate::decide::place::{out_of_place, release};
 use crate::draft::Draft;
-use crate::input::{Compacted, Input, Moment, Perceived};
+use crate::input::{Compacted, Input, Moment, Perceived, Replied};
 use crate::outside;
 use crate::refusal::Refusal;
 use crate::state::Run;
@@ -60,12 +60,7 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
             };
             tools::progress(&mut draft, progress)?;
         }
-        Input::Replied(replied) if replied.calls.len() > CALLS_MAX => {
-            let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
-            failure.usage = Some(replied.answered.usage);
-            failed::failed(&mut draft, failure, replied.answered.cost, replied.active)?;
-        }
-        Input::Replied(replied) => replied::replied(&mut draft, *replied)?,
+        Input::Replied(replied) => heard(&mut draft, *replied)?,
         Input::ModelFailed {
             failure,
             cost,
@@ -102,6 +97,16 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
         Input::Outside(_) => {}
     }
     Ok(draft.batch)
+}
+
+/// A reply of a size that can be kept, or a failure with what it cost.
+fn heard(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Refusal> {
+    if replied.calls.len() <= CALLS_MAX {
+        return replied::replied(draft, replied);
+    }
+    let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
+    failure.usage = Some(replied.answered.usage);
+    failed::failed(draft, failure, replied.answered.cost, replied.active)
 }
 
 /// The driver is there: what dead ones left is settled, then whatever is due.

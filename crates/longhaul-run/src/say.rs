@@ -86,11 +86,7 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
         ),
         Wait::Blocked(gate) => (
             format!("It can't go on{}.", ask(*gate)),
-            if is_in_vain(run, *gate) {
-                format!("longhaul cancel {id}")
-            } else {
-                format!("longhaul answer {gate} TEXT")
-            },
+            unblock(run, *gate),
         ),
         Wait::Timer(until) => (
             format!("It waits until {until}."),
@@ -128,10 +124,14 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
     Said { sentence, command }
 }
 
-/// Whether no answer at this gate helps.
-fn is_in_vain(run: &Run, gate: GateId) -> bool {
+/// What helps a run that can't go on; at some gates no answer does.
+fn unblock(run: &Run, gate: GateId) -> String {
     let open = run.control.open_gate(gate);
-    open.is_some_and(|open| open.tags.iter().any(|tag| tag == SUBMIT_AGAIN))
+    let in_vain = open.is_some_and(|open| open.tags.iter().any(|tag| tag == SUBMIT_AGAIN));
+    match in_vain {
+        true => format!("longhaul cancel {}", run.id()),
+        false => format!("longhaul answer {gate} TEXT"),
+    }
 }
 
 /// What is used up, and twice as much of it as it is written on the command line.

@@ -91,7 +91,7 @@ async fn an_event_that_lacks_what_its_words_need_waits_and_says_so() {
     let ask = &gate.spec.ask;
     let opening = "The words for the event `player_proximity` of agent `tester` can't be made:";
     assert!(
-        ask.starts_with(opening) && ask.contains("undefined"),
+        ask.starts_with(opening) && ask.contains("`actor` is missing"),
         "{ask}"
     );
 }
