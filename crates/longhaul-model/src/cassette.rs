@@ -10,6 +10,7 @@ mod diff;
 mod mask;
 mod record;
 mod tape;
+mod unwrapped;
 
 use std::sync::Arc;
 
