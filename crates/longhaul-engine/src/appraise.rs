@@ -24,8 +24,12 @@ use crate::toolbox::Equipped;
 /// The longest input of a call that is read.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Appraises a call that a model wants made.
-pub(crate) fn appraise(capsule: &Capsule, run: &Run, call: &ToolCall) -> Appraisal {
+/// Appraises a call that a model wants made, whose input held this secret.
+pub(crate) fn appraise(
+    capsule: &Capsule,
+    run: &Run,
+    (call, held): (&ToolCall, Option<&str>),
+) -> Appraisal {
     let name = ToolName::lossy(&call.name);
     let Some(equipped) = capsule.tool(&call.name) else {
         let has: Vec<&str> = capsule.wired().map(|(wire, _)| wire).collect();
@@ -39,7 +43,19 @@ pub(crate) fn appraise(capsule: &Capsule, run: &Run, call: &ToolCall) -> Apprais
             &format!("there is no tool `{name}`; there is {has}"),
         );
     };
-    appraise_input(capsule, run, equipped, &call.input)
+    match held {
+        // What never executes is words, and they are read without it.
+        Some(secret) if equipped.tool.is_some() => {
+            unknown(equipped.card().name.as_str(), &holds(secret))
+        }
+        Some(_) | None => appraise_input(capsule, run, equipped, &call.input),
+    }
+}
+
+/// Why a call is not made whose input held this secret: what is left of it is
+/// another.
+pub(crate) fn holds(secret: &str) -> String {
+    format!("its input holds the secret `{secret}`, which is not handed to tools; write it without")
 }
 
 /// Appraises an input for a tool, whoever wrote it.

@@ -13,10 +13,35 @@ use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall, 
 use longhaul_core::policy::gate::Verdict;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::Answered;
-use longhaul_core::port::redact::{Redact, find_stand_in, named};
+use longhaul_core::port::redact::{Redact, find_stand_in, named, stand_in};
 use longhaul_core::raw::RawJson;
 
 use crate::agent::{Agent, Roster};
+use crate::template;
+
+/// What the first secret is called that stands in a text no more. A text may speak
+/// of what stands for another.
+fn which(text: &str, clean: &str) -> String {
+    let mut rest = clean;
+    while let Some(found) = find_stand_in(rest) {
+        let stands = &rest[found.clone()];
+        if clean.matches(stands).count() > text.matches(stands).count() {
+            return named(stands).unwrap_or(NAMELESS).to_owned();
+        }
+        rest = &rest[found.end..];
+    }
+    NAMELESS.to_owned()
+}
+
+/// What a secret is called that nobody named.
+const NAMELESS: &str = "of this project";
+
+/// Whether a tag of a template is open at the end of this.
+fn is_in_tag(before: &str) -> bool {
+    let opened = before.rfind("{{").max(before.rfind("{%"));
+    let closed = before.rfind("}}").max(before.rfind("%}"));
+    opened > closed
+}
 
 /// Whoever knows the secrets, at work.
 #[derive(Debug, Clone, Copy)]
@@ -53,12 +78,29 @@ impl Cleaner<'_> {
     pub(crate) fn found_in(self, name: &str) -> Option<String> {
         match self.0.redact(name) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(clean) => Some(named(&clean).unwrap_or("of this project").to_owned()),
+            Cow::Owned(clean) => Some(which(name, &clean)),
         }
     }
 
+    /// The secret that data hold; none: they hold none.
+    pub(crate) fn held_in(self, json: &RawJson) -> Option<String> {
+        let clean = self.json(json);
+        (clean != *json).then(|| which(json.as_str(), clean.as_str()))
+    }
+
+    /// The secret in the input of each call of a reply. Without it that would be
+    /// another call, which nobody asked for.
+    pub(crate) fn held_in_calls(self, reply: &Reply) -> Vec<Option<String>> {
+        reply
+            .calls()
+            .map(|call| self.held_in(&call.input))
+            .collect()
+    }
+
     /// A template without secrets. What stands for one looks like a template
-    /// itself, so that it is written as the text that it is.
+    /// itself, so that it is written as the text that it is. Where the template
+    /// reckons with a secret, only what stands for that is left of the whole: it is
+    /// no template, and whoever would begin a run with it is refused.
     fn template(self, source: String) -> String {
         let Cow::Owned(clean) = self.0.redact(&source) else {
             return source;
@@ -67,11 +109,17 @@ impl Cleaner<'_> {
         let mut rest = clean.as_str();
         while let Some(found) = find_stand_in(rest) {
             written.push_str(&rest[..found.start]);
+            if is_in_tag(&written) {
+                return stand_in(&which(&source, &clean));
+            }
             written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
             rest = &rest[found.end..];
         }
         written.push_str(rest);
-        written
+        match template::compiles(&written) {
+            true => written,
+            false => stand_in(&which(&source, &clean)),
+        }
     }
 
     /// A message without secrets.

@@ -55,7 +55,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
     };
     while let Some(mut said) = input.take() {
         // Whoever could not bring a part says why in words of their own.
-        if let Input::Missing(sentence) = &mut said {
+        if let Input::Missing(sentence) | Input::Unfit(sentence) = &mut said {
             *sentence = Cleaner(&*ports.redact).text(std::mem::take(sentence));
         }
         if desk.ledger.tell(said).await? == Told::Gone {

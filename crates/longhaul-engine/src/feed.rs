@@ -3,11 +3,13 @@
 //! Never: needed. The journal has every word when the turn is over; whoever
 //! listens too slowly misses words here and nothing else.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::model::Ear;
+use longhaul_core::port::model::{Ask, Ear};
+use longhaul_core::port::redact::Redact;
 use tokio::sync::watch;
 
 /// So much of one reply is kept for those who come late.
@@ -59,6 +61,8 @@ struct Talk {
     turn: u32,
     attempt: u32,
     text: String,
+    /// What is held back: it may be the beginning of a secret that goes on.
+    held: String,
     /// Not all of it could be kept: what comes now would follow a hole.
     full: bool,
     /// The reply is complete: it is kept only for those who listened to it.
@@ -72,6 +76,34 @@ impl Talk {
             attempt: self.attempt,
             offset: self.text.len(),
         }
+    }
+
+    /// Takes words in, and shows those that are known to be no part of a secret.
+    fn take(&mut self, text: &str, redact: &dyn Redact) {
+        self.full |= self.text.len() + self.held.len() + text.len() > WORDS_BYTES_MAX;
+        if self.full {
+            return;
+        }
+        self.held.push_str(text);
+        let begun = redact.unfinished(&self.held);
+        let end = self.held.len().saturating_sub(begun);
+        let (said, rest) = self.held.split_at(self.held.floor_char_boundary(end));
+        let (whole, clean) = (redact.redact(&self.held), redact.redact(said));
+        // A secret may end where another seems to begin.
+        let is_torn =
+            matches!(whole, Cow::Owned(_)) && *whole != format!("{clean}{}", redact.redact(rest));
+        let (shown, rest) = match is_torn {
+            true => (whole, ""),
+            false => (clean, rest),
+        };
+        self.text.push_str(&shown);
+        self.held = rest.to_owned();
+    }
+
+    /// Nothing follows: what was held back is all there is of it.
+    fn show_rest(&mut self, redact: &dyn Redact) {
+        let held = std::mem::take(&mut self.held);
+        self.text.push_str(&redact.redact(&held));
     }
 }
 
@@ -126,12 +158,17 @@ impl Feed {
         })
     }
 
-    /// An ear for one try of one turn.
-    pub(crate) fn ear(&self, run: RunId, turn: u32, attempt: u32) -> FeedEar {
+    /// An ear for one question, which lets nobody hear a secret.
+    pub(crate) fn ear(&self, ask: &Ask, redact: Arc<dyn Redact>) -> FeedEar {
+        self.ear_of((ask.run, ask.turn, ask.attempt), redact)
+    }
+
+    fn ear_of(&self, (run, turn, attempt): (RunId, u32, u32), redact: Arc<dyn Redact>) -> FeedEar {
         let talk = Talk {
             turn,
             attempt,
             text: String::new(),
+            held: String::new(),
             full: false,
             over: false,
         };
@@ -139,6 +176,7 @@ impl Feed {
         FeedEar {
             feed: self.clone(),
             run,
+            redact,
         }
     }
 }
@@ -215,11 +253,19 @@ impl Drop for Listener {
 pub(crate) struct FeedEar {
     feed: Feed,
     run: RunId,
+    redact: Arc<dyn Redact>,
 }
 
 impl FeedEar {
-    /// The words so far.
+    /// The words so far, when no more are waited for.
     pub(crate) fn text(&self) -> Arc<str> {
+        self.feed.with(|rooms| {
+            if let Some(room) = rooms.get_mut(&self.run)
+                && let Some(talk) = &mut room.talk
+            {
+                talk.show_rest(&*self.redact);
+            }
+        });
         self.feed
             .so_far(self.run)
             .map_or_else(|| "".into(), |delta| delta.text)
@@ -233,10 +279,7 @@ impl Ear for FeedEar {
                 return;
             };
             if let Some(talk) = &mut room.talk {
-                talk.full |= talk.text.len() + text.len() > WORDS_BYTES_MAX;
-                if !talk.full {
-                    talk.text.push_str(text);
-                }
+                talk.take(text, &*self.redact);
             }
             room.ring();
         });
@@ -251,7 +294,10 @@ impl Drop for FeedEar {
             };
             match (room.listeners(), &mut room.talk) {
                 (0, _) => drop(rooms.remove(&self.run)),
-                (_, Some(talk)) => talk.over = true,
+                (_, Some(talk)) => {
+                    talk.show_rest(&*self.redact);
+                    talk.over = true;
+                }
                 (_, None) => {}
             }
         });
@@ -260,14 +306,69 @@ impl Drop for FeedEar {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::port::redact::NoSecrets;
+
     use super::*;
+
+    impl Feed {
+        /// An ear where there are no secrets.
+        fn open_ear(&self, run: RunId, turn: u32) -> FeedEar {
+            self.ear_of((run, turn, 1), Arc::new(NoSecrets))
+        }
+    }
+
+    /// Knows two, and one of them begins with the other.
+    #[derive(Debug)]
+    struct Two;
+
+    const TWO: [&str; 2] = ["abcab-long", "abcab"];
+
+    impl Redact for Two {
+        fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            match text.contains("abcab") {
+                true => text.replace(TWO[0], "<L>").replace(TWO[1], "<S>").into(),
+                false => text.into(),
+            }
+        }
+
+        fn unfinished(&self, text: &str) -> usize {
+            let begun = TWO
+                .iter()
+                .flat_map(|one| (1..one.len()).map(|end| &one[..end]));
+            let begun = begun.filter(|begun| text.ends_with(begun));
+            begun.map(str::len).max().unwrap_or(0)
+        }
+    }
+
+    #[test]
+    fn nobody_hears_a_secret_however_it_is_cut() {
+        fn check(pieces: &[&str], on_the_way: &str, all: &str) {
+            let feed = Feed::default();
+            let run = RunId::from_bits(7);
+            let ear = feed.ear_of((run, 1, 1), Arc::new(Two));
+            for piece in pieces {
+                ear.words(piece);
+            }
+            assert_eq!(&*feed.so_far(run).unwrap().text, on_the_way, "{pieces:?}");
+            let mut listener = feed.listen(run);
+            drop(ear);
+            assert_eq!(&*listener.rest_of(1).unwrap().text, all, "{pieces:?}");
+        }
+        check(&["it is abc", "ab!"], "it is <S>!", "it is <S>!");
+        check(&["it is abcab"], "it is ", "it is <S>");
+        check(&["it is abcab", "-lo", "ng."], "it is <L>.", "it is <L>.");
+        check(&["it is abcab-", "lot"], "it is <S>-lot", "it is <S>-lot");
+        check(&["a", "b", "c", "a", "b", "c"], "<S>c", "<S>c");
+        check(&["a", "b", "ä"], "abä", "abä");
+        check(&["a bc a"], "a bc ", "a bc a");
+    }
 
     #[tokio::test]
     async fn words_are_heard_in_order_and_forgotten_at_the_end() {
         let feed = Feed::default();
         let run = RunId::from_bits(7);
         let mut early = feed.listen(run);
-        let ear = feed.ear(run, 3, 1);
+        let ear = feed.open_ear(run, 3);
         ear.words("one ");
         let heard = |delta: Delta| (delta.turn, delta.offset, delta.text.to_string());
         assert_eq!(heard(early.next().await), (3, 0, "one ".to_owned()));
@@ -279,7 +380,7 @@ mod tests {
         assert_eq!(&*ear.text(), "one two three");
         drop(ear);
         assert_eq!(feed.so_far(run), None);
-        let ear = feed.ear(run, 4, 1);
+        let ear = feed.open_ear(run, 4);
         ear.words("four");
         assert_eq!(heard(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
@@ -292,7 +393,7 @@ mod tests {
         let feed = Feed::default();
         let run = RunId::from_bits(7);
         let mut early = feed.listen(run);
-        let ear = feed.ear(run, 1, 1);
+        let ear = feed.open_ear(run, 1);
         ear.words("all at once");
         drop(ear);
         let mut late = feed.listen(run);
@@ -308,12 +409,12 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let feed = Feed::default();
-        let ear = feed.ear(RunId::from_bits(7), 1, 1);
+        let ear = feed.open_ear(RunId::from_bits(7), 1);
         for _ in 0..100 {
             ear.words(&"x".repeat(8 * 1024));
         }
         assert_eq!(ear.text().len(), WORDS_BYTES_MAX);
-        let ear = feed.ear(RunId::from_bits(8), 1, 1);
+        let ear = feed.open_ear(RunId::from_bits(8), 1);
         ear.words("one");
         ear.words(&"x".repeat(WORDS_BYTES_MAX));
         ear.words("two");

@@ -38,6 +38,11 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     Ok(filled)
 }
 
+/// Whether this is a template at all.
+pub(crate) fn compiles(source: &str) -> bool {
+    Environment::new().template_from_str(source).is_ok()
+}
+
 /// Whether a template speaks of this value.
 pub(crate) fn mentions(source: &str, name: &str) -> bool {
     let of_name = |letter: char| letter.is_alphanumeric() || letter == '_';

@@ -3,6 +3,7 @@
 //! Never: knows where a text goes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::raw::RawJson;
 
@@ -49,14 +50,49 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
             clean.push_str(&clean_piece(self, piece));
             rest = after;
         }
+        // A secret that is JSON itself is in no piece of it.
+        if let Cow::Owned(spanned) = self.redact(&without_stand_ins(&clean)) {
+            return unreadable(text, named(&spanned));
+        }
         // Each piece is JSON by itself, so this never fails; and if it did, the
         // secret would still not be shown.
-        RawJson::parse(clean).unwrap_or_else(|_| RawJson::of(&UNREADABLE))
+        RawJson::parse(clean).unwrap_or_else(|_| unreadable(text, None))
+    }
+
+    /// So many bytes at the end of a text may be the beginning of a secret that goes
+    /// on.
+    fn unfinished(&self, _text: &str) -> usize {
+        0
     }
 }
 
-/// What stands for a JSON that could not be cleaned.
+/// What stands for a secret that has no name.
 const UNREADABLE: &str = "{{secret}}";
+
+/// What stands for a JSON that could not be cleaned: an object for an object, as the
+/// input of a call must be one.
+fn unreadable(json: &str, name: Option<&str>) -> RawJson {
+    let stands = name.map_or_else(|| UNREADABLE.to_owned(), stand_in);
+    match json.trim_start().starts_with('{') {
+        true => RawJson::of(&BTreeMap::from([("hidden", stands)])),
+        false => RawJson::of(&stands),
+    }
+}
+
+/// A text without what stands for secrets, which may be spelled like one.
+fn without_stand_ins(text: &str) -> Cow<'_, str> {
+    let mut bare = String::new();
+    let mut rest = text;
+    while let Some(found) = find_stand_in(rest) {
+        bare.push_str(&rest[..found.start]);
+        bare.push(' ');
+        rest = &rest[found.end..];
+    }
+    match bare.is_empty() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(bare + rest),
+    }
+}
 
 /// Where the first piece of a JSON ends: a text, a number, or what is between them.
 fn piece_end(json: &str, first: char) -> usize {
@@ -140,6 +176,37 @@ mod tests {
         assert_eq!(named(&format!("a {} b", stand_in("TOKEN"))), Some("TOKEN"));
         assert_eq!(named("a {{secret: b"), None);
         assert_eq!(find_stand_in("ä {{secret:A}}!"), Some(3..15));
+    }
+
+    /// Knows one that is JSON.
+    #[derive(Debug)]
+    struct Account;
+
+    impl Redact for Account {
+        fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            let is = r#"{"user":"ada","pin":1}"#;
+            match text.contains(is) || text.contains("secret") {
+                true => Cow::Owned(
+                    text.replace("secret", "{{secret:S}}")
+                        .replace(is, "{{secret:A}}"),
+                ),
+                false => Cow::Borrowed(text),
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_json_is_not_shown_in_pieces() {
+        for (json, clean) in [
+            (r#"{"user":"ada","pin":1}"#, r#"{"hidden":"{{secret:A}}"}"#),
+            (r#"[{"user":"ada","pin":1}]"#, r#""{{secret:A}}""#),
+            (r#"{"user":"ada","pin":2}"#, r#"{"user":"ada","pin":2}"#),
+            // What stands for a secret may be spelled like one.
+            (r#"["a secret"]"#, r#"["a {{secret:S}}"]"#),
+        ] {
+            let json = RawJson::parse(json).unwrap();
+            assert_eq!(Account.redact_json(&json).as_str(), clean, "{json:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) async fn compact(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, 
     let messages = Arc::clone(&ask.messages);
     let asked = desk.ledger.run().transcript().asked().cloned();
     let (heard, active) = ask_model(desk, question(ask), Purpose::Compact).await?;
-    Ok(heard.told(active, |answered| {
+    Ok(heard.told(active, |answered, _| {
         Some(made(&messages, asked.as_ref(), (answered, active)))
     }))
 }

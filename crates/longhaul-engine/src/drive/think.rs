@@ -25,8 +25,8 @@ use crate::ports::{Found, Models};
 
 /// What came of a question.
 pub(super) enum Heard {
-    /// A reply.
-    Reply(Answered),
+    /// A reply, and the secret that each of its calls held.
+    Reply(Answered, Vec<Option<String>>),
     /// None, why, and what it cost all the same.
     Failed(Failure, Option<Micros>),
     /// A message cut in after these words.
@@ -43,7 +43,10 @@ impl Heard {
     /// The same without secrets: what a provider says is a stranger's word.
     fn clean(self, cleaner: Cleaner<'_>) -> Self {
         match self {
-            Self::Reply(answered) => Self::Reply(cleaner.answered(answered)),
+            Self::Reply(answered, _) => {
+                let held = cleaner.held_in_calls(&answered.reply);
+                Self::Reply(cleaner.answered(answered), held)
+            }
             Self::Failed(failure, cost) => Self::Failed(cleaner.failure(failure), cost),
             Self::CutOff { text, usage, cost } => Self::CutOff {
                 text: cleaner.words(&text),
@@ -58,10 +61,10 @@ impl Heard {
     pub(super) fn told(
         self,
         active: Millis,
-        made: impl FnOnce(Answered) -> Option<Input>,
+        made: impl FnOnce(Answered, Vec<Option<String>>) -> Option<Input>,
     ) -> Option<Input> {
         match self {
-            Self::Reply(answered) => made(answered),
+            Self::Reply(answered, held) => made(answered, held),
             Self::Gone => None,
             Self::Failed(failure, cost) => Some(Input::ModelFailed {
                 failure,
@@ -81,11 +84,12 @@ impl Heard {
 /// Asks for the next turn. None: the run is not ours any more.
 pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
     let (heard, active) = ask_model(desk, ask, Purpose::Think).await?;
-    Ok(heard.told(active, |answered| {
+    Ok(heard.told(active, |answered, held| {
         let capsule = desk.capsule.as_ref()?;
-        let calls = answered.reply.calls();
+        let run = desk.ledger.run();
+        let calls = answered.reply.calls().zip(&held);
         let calls: Vec<Appraisal> = calls
-            .map(|call| appraise(capsule, desk.ledger.run(), call))
+            .map(|(call, held)| appraise(capsule, run, (call, held.as_deref())))
             .collect();
         let contract = capsule.contract();
         let fit = contract.and_then(|contract| contract.judge(&answered, &calls));
@@ -125,7 +129,7 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
     if !desk.lease.may_begin().await {
         return Ok(Heard::Gone);
     }
-    let ear = desk.ports.feed.ear(ask.run, ask.turn, ask.attempt);
+    let ear = desk.ports.feed.ear(&ask, Arc::clone(&desk.ports.redact));
     let found = match found(&capsule, &*desk.ports.models, (&ask.model, purpose)) {
         Ok(found) => found,
         Err(failure) => return Ok(Heard::Failed(failure, None)),
@@ -140,7 +144,7 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
         gauge: None,
     };
     Ok(match ears.attend(question).await? {
-        First::Done(Ok(Ok(answered))) => Heard::Reply(answered),
+        First::Done(Ok(Ok(answered))) => Heard::Reply(answered, Vec::new()),
         First::Done(Ok(Err(failure))) => {
             let cost = cost(&*found.model, &ask, &failure);
             Heard::Failed(failure, cost)

@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Moment, Refusal, denied};
 
-use crate::appraise::appraise_input;
+use crate::appraise::{appraise_input, holds};
 use crate::capsule::Capsule;
 use crate::error::Error;
 use crate::handle::{Longhaul, within};
@@ -61,6 +61,10 @@ impl Longhaul {
             .map_or(0, |json| json.as_str().len());
         within("the note", note, NOTE_BYTES_MAX)?;
         within("the payload", payload, PAYLOAD_BYTES_MAX)?;
+        let held = match &answer.decision {
+            Decision::Edit(edited) => self.cleaner().held_in(edited),
+            Decision::Approve | Decision::Reject | Decision::Complete | Decision::Answer(_) => None,
+        };
         let answer = self.clean_answer(answer);
         let row = self.gate(gate).await?;
         let run = row.run;
@@ -68,6 +72,9 @@ impl Longhaul {
         if let (GateStatus::Open, GateKind::Approval, Decision::Edit(edited)) =
             (row.status, &row.spec.kind, &answer.decision)
         {
+            if let Some(secret) = held {
+                return Err(Refusal::BadTask(holds(&secret)).into());
+            }
             self.check_edit(&row, edited).await?;
         }
         let now = self.ports.shelves.now().await?;

@@ -6,6 +6,7 @@
 use longhaul_core::id::ResourceKey;
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::gate::{Answer, Decision};
+use longhaul_core::port::redact::{find_stand_in, named};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Refusal;
 use longhaul_run::outside::Word;
@@ -41,14 +42,19 @@ impl Longhaul {
     /// Refuses an agent whose file has a secret where it is not only read.
     pub(super) fn agent_is_clean(&self, agent: &Agent, definition: &[u8]) -> Result<(), Error> {
         let definition = String::from_utf8_lossy(definition);
-        let Some(secret) = self.cleaner().found_in(&definition) else {
+        // What is left of a template that reckoned with one.
+        let is_one = |text: &&String| find_stand_in(text) == Some(0..text.len());
+        let templates = [&agent.prompt].into_iter().chain(agent.events.values());
+        let cut = || templates.filter(is_one).find_map(|text| named(text));
+        let found = self.cleaner().found_in(&definition);
+        let Some(secret) = found.or_else(|| cut().map(str::to_owned)) else {
             return Ok(());
         };
         let name = &agent.name;
         let why = format!(
             "the file of agent `{name}` holds the secret `{secret}` where it can't be left out, \
-             such as in `perception`, `lane` or a name: the file is kept with every run, so take \
-             it out there"
+             such as in `perception`, `lane`, a name or a tag of a template: the file is kept \
+             with every run, so take it out there"
         );
         Err(Refusal::BadTask(why).into())
     }

@@ -230,6 +230,12 @@ impl Redact for OneSecret {
             false => text.into(),
         }
     }
+
+    fn unfinished(&self, text: &str) -> usize {
+        let begun = (1..SECRET.len()).rev();
+        let mut begun = begun.filter(|end| text.ends_with(&SECRET[..*end]));
+        begun.next().unwrap_or(0)
+    }
 }
 
 /// Models by name: one of them, unless it is gone.

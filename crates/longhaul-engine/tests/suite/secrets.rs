@@ -178,7 +178,7 @@ async fn what_is_said_at_a_gate_has_none() {
 }
 
 #[tokio::test]
-async fn a_call_that_somebody_edits_has_none() {
+async fn an_edit_that_holds_one_is_refused() {
     let deeds = Deeds::default();
     let rule = GateRule {
         tool: "act".into(),
@@ -199,9 +199,12 @@ async fn a_call_that_somebody_edits_has_none() {
     let gate = house.gate(run).await;
     let edit = Decision::Edit(RawJson::of(&json!({ "text": SECRET })));
     let said = house.longhaul.answer(gate.spec.id, answer(&gate, edit));
-    said.await.unwrap();
-    is_hidden(&house, &house.ended(run).await, ("an edit", 1));
-    assert!(!format!("{:?}", deeds.all()).contains(SECRET));
+    let said = said.await.unwrap_err().to_string();
+    assert!(said.contains("holds the secret `WORD`"), "{said}");
+    let said = answer(&gate, Decision::Approve);
+    house.longhaul.answer(gate.spec.id, said).await.unwrap();
+    is_hidden(&house, &house.ended(run).await, ("an edit", 0));
+    assert!(!format!("{:?}", deeds.all()).contains("WORD"));
 }
 
 #[tokio::test]

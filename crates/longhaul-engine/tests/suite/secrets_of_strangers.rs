@@ -12,12 +12,13 @@ use longhaul_core::raw::{Body, RawJson};
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Every, Eye, Skill};
+use longhaul_testkit::door::Door;
 use serde_json::json;
 
 use crate::suite::house::eye::{Sight, Witness};
-use crate::suite::house::model::Line;
+use crate::suite::house::model::{Line, results};
 use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{House, Plan, SECRET, end, plan};
+use crate::suite::house::{House, Plan, SECRET, count, end, plan};
 use crate::suite::secrets::is_hidden;
 
 /// What stands in the store behind the facts of a journal: its agent, its prompt
@@ -123,7 +124,7 @@ async fn a_prompt_says_that_something_was_left_out() {
 #[tokio::test]
 async fn a_file_that_needs_one_is_refused() {
     type Change = fn(&mut Agent);
-    let table: [Change; 3] = [
+    let table: [Change; 7] = [
         |agent| agent.lane = Some(SECRET.into()),
         |agent| agent.tools.push(format!("mcp:{SECRET}")),
         |agent| {
@@ -131,6 +132,13 @@ async fn a_file_that_needs_one_is_refused() {
                 eye: Eye::Url(format!("https://example.org/?key={SECRET}")),
                 every: Every::Run,
             });
+        },
+        |agent| agent.prompt = format!("{{{{ range(\"{SECRET}\") }}}}"),
+        |agent| agent.prompt = format!("A{{% if input == '{SECRET}' %}}B{{% endif %}}"),
+        |agent| agent.prompt = format!("{{{{ '}}}}' ~ \"{SECRET}\" }}}}"),
+        |agent| {
+            let words = format!("{{{{ '{SECRET}' }}}}");
+            agent.events = [("quake".to_owned(), words)].into();
         },
     ];
     for change in table {
@@ -157,7 +165,46 @@ async fn what_models_and_their_providers_say_has_none() {
     check("a tool that is none", plan([call]), "run.completed").await;
     let no = Line::FailSaying(FailureClass::Auth, "the key xyzzy-plugh is wrong");
     check("a failure", plan([no]), "turn.failed").await;
-    assert!(!format!("{:?}", deeds.all()).contains(SECRET));
+    assert_eq!(deeds.all(), Vec::<String>::new(), "no tool was called");
+}
+
+#[tokio::test]
+async fn a_call_that_holds_one_is_not_made_and_the_model_reads_why() {
+    let deeds = Deeds::default();
+    let calls = Line::Calls(vec![
+        ("act", json!({ "text": "about {{secret:OTHER}}" })),
+        (
+            "act",
+            json!({ "text": "about {{secret:OTHER}} and xyzzy-plugh" }),
+        ),
+    ]);
+    let hands = [Hand::new("act", Once, &deeds)];
+    let house = plan([calls]).hands(hands).at_work();
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    is_hidden(&house, &journal, ("a call", 1));
+    let read = format!("{:?}", results(&house.actor.asked()[1]));
+    let why = "its input holds the secret `WORD`, which is not handed to tools";
+    assert_eq!(read.matches(why).count(), 1, "{read}");
+    let begun = deeds.all();
+    assert!(begun.iter().all(|deed| !deed.contains("WORD")), "{begun:?}");
+    assert_eq!(count(&journal, "tool.started"), 1);
+}
+
+#[tokio::test]
+async fn what_is_spoken_has_none() {
+    let door = Door::shut();
+    let rest = Box::new(Line::Speak(
+        "y-plugh.",
+        Box::new(Line::Text("done").behind(&door)),
+    ));
+    let house = plan([Line::Speak("It is xyzz", rest)]).at_work();
+    let feed = house.longhaul.ports().feed.clone();
+    let run = house.submit().await;
+    door.reached(1).await;
+    assert_eq!(&*feed.so_far(run).unwrap().text, "It is {{secret:WORD}}.");
+    door.open();
+    house.ended(run).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use longhaul_core::port::redact;
+use serde_json::Value;
 
 use crate::cassette::unwrapped::Unwrapped;
 use crate::secrets::{HIDDEN_FROM, spellings};
@@ -15,7 +16,8 @@ pub struct Mask(Vec<(String, String)>);
 
 impl Mask {
     /// Hides these, given as names and values; each is found as it is, as JSON
-    /// spells it, as base64 and in an address.
+    /// spells it, as base64 and in an address. Of one that is JSON, such as the key
+    /// of an account, the texts in it are secrets too.
     pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut found: Vec<(String, String)> = Vec::new();
         for (name, value) in secrets {
@@ -24,8 +26,17 @@ impl Mask {
                 continue;
             }
             let stand_in = redact::stand_in(name);
-            let lines = telling_lines(value).flat_map(spellings);
-            for spelled in spellings(value).into_iter().chain(lines) {
+            let mut values = Vec::new();
+            match serde_json::from_str(value) {
+                Ok(data @ (Value::Object(_) | Value::Array(_))) => {
+                    add_leaves(&mut values, "", &data);
+                }
+                Ok(_) | Err(_) => values.push(value.to_owned()),
+            }
+            let lines = values.iter().flat_map(|value| telling_lines(value));
+            let mut pieces: Vec<&str> = values.iter().map(String::as_str).chain(lines).collect();
+            pieces.push(value);
+            for spelled in pieces.into_iter().flat_map(spellings) {
                 found.push((spelled, stand_in.clone()));
             }
         }
@@ -70,6 +81,16 @@ impl Mask {
         }
     }
 
+    /// So many bytes at the end of a text may be the beginning of one.
+    pub fn unfinished(&self, text: &str) -> usize {
+        let begun = self.0.iter().filter_map(|(spelled, _)| {
+            let ends = spelled.char_indices().map(|(end, _)| end);
+            let ends = ends.take_while(|end| *end <= text.len());
+            ends.filter(|end| text.ends_with(&spelled[..*end])).last()
+        });
+        begun.max().unwrap_or(0)
+    }
+
     /// The text without them.
     pub fn hide(&self, text: String) -> String {
         let text = self.0.iter().fold(text, |text, (spelled, stand_in)| {
@@ -111,6 +132,49 @@ fn telling_lines(value: &str) -> impl Iterator<Item = &str> {
     let many = value.contains('\n');
     let lines = value.lines().map(str::trim).filter(move |_| many);
     lines.filter(|line| line.len() >= WRAPPED_FROM && !line.starts_with("-----"))
+}
+
+/// From this length on a text in a secret is one itself, whatever it is called.
+const LONG: usize = 20;
+
+/// The names of what is secret however short it is.
+const TELLING: &[&str] = &["key", "secret", "token", "pass", "credential"];
+
+/// Adds the texts in a secret that are secret by themselves; the whole may be
+/// written in many ways.
+fn add_leaves(found: &mut Vec<String>, name: &str, data: &Value) {
+    match data {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                add_leaves(found, name, value);
+            }
+        }
+        Value::Array(items) => {
+            for value in items {
+                add_leaves(found, name, value);
+            }
+        }
+        Value::String(text) => {
+            let (text, name) = (text.trim(), name.to_lowercase());
+            let is_telling = TELLING.iter().any(|telling| name.contains(telling));
+            let from = if is_telling { HIDDEN_FROM } else { LONG };
+            // Where one writes to is told to everybody.
+            if text.len() >= from && !is_plain_address(text) && !name.contains("mail") {
+                found.push(text.to_owned());
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether this is an address that opens nothing: all parts of its path are short.
+fn is_plain_address(text: &str) -> bool {
+    let bare = text.strip_prefix("https://");
+    let Some(bare) = bare.or_else(|| text.strip_prefix("http://")) else {
+        return false;
+    };
+    let mut path = bare.split('/').skip(1);
+    !bare.contains(['@', '?', '#']) && path.all(|part| part.len() < LONG)
 }
 
 /// Where a JSON text ends that has begun.
@@ -159,5 +223,54 @@ mod tests {
         );
         check("x sk-live-01234567\n89abcdef y", "x {{secret:TOKEN}} y");
         check("two\nlines", "two\nlines");
+    }
+
+    #[test]
+    fn the_texts_of_a_secret_that_is_json_are_secret() {
+        let account = r#"{
+          "type": "service_account",
+          "private_key": "-----BEGIN KEY-----\nMIIEvQ/x\n-----END KEY-----\n",
+          "client_email": "robot@project.iam.example.com",
+          "token_uri": "https://oauth2.example.com/token",
+          "hook": "https://hooks.example.com/T0/abcdefghijklmnopqrstuvwx",
+          "deep": [{ "password": "hunter2x", "colour": "turquoise" }]
+        }"#;
+        let mask = Mask::new([("ACCOUNT", account)]);
+        for (text, hidden) in [
+            (
+                r#""-----BEGIN KEY-----\nMIIEvQ/x\n-----END KEY-----\n""#,
+                r#""{{secret:ACCOUNT}}\n""#,
+            ),
+            ("it is hunter2x", "it is {{secret:ACCOUNT}}"),
+            (
+                "https://hooks.example.com/T0/abcdefghijklmnopqrstuvwx",
+                "{{secret:ACCOUNT}}",
+            ),
+            (
+                "https://oauth2.example.com/token",
+                "https://oauth2.example.com/token",
+            ),
+            (
+                "robot@project.iam.example.com",
+                "robot@project.iam.example.com",
+            ),
+            ("service_account, turquoise", "service_account, turquoise"),
+        ] {
+            assert_eq!(mask.hide(text.to_owned()), hidden);
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_one_is_seen_at_the_end_of_a_text() {
+        let mask = Mask::new([("A", "schön-gut"), ("B", "gut-schön")]);
+        for (text, bytes) in [
+            ("it is", 1),
+            ("it is schö", "schö".len()),
+            ("it is schön-gut", "gut".len()),
+            ("it is schön.", 0),
+            ("", 0),
+        ] {
+            assert_eq!(mask.unfinished(text), bytes, "{text}");
+        }
     }
 }

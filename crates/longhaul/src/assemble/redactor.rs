@@ -21,4 +21,8 @@ impl Redact for Redactor {
             false => text,
         }
     }
+
+    fn unfinished(&self, text: &str) -> usize {
+        self.0.unfinished(text)
+    }
 }
