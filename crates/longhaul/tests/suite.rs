@@ -53,5 +53,6 @@ mod suite {
     mod together;
     mod trust_cli;
     mod trust_cli_out;
+    mod trust_cli_shell;
     mod village;
 }

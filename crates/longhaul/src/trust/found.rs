@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::{Eye, Isolation, Sandboxed};
+use longhaul_engine::agent::wish::{Eye, Isolation, Sandboxed, Skill};
 
 use crate::agents::loaded::{Loaded, LoadedAgent, Source};
 use crate::config::settings::Config;
@@ -125,11 +125,16 @@ fn unwalled(loaded: &Loaded) -> impl Iterator<Item = &LoadedAgent> {
 }
 
 /// What has to be trusted before this agent runs a command: all that its own file
-/// says. The rules of the folder and the skills are no part of that file.
+/// says. The rules of the folder are no part of that file, and of a skill only its
+/// name is.
 pub fn shell(agent: &Agent) -> Thing {
+    let skills = agent.skills.iter().map(|skill| Skill {
+        name: skill.name.clone(),
+        description: String::new(),
+    });
     let own = Agent {
         house_rules: String::new(),
-        skills: Vec::new(),
+        skills: skills.collect(),
         ..agent.clone()
     };
     let name = name(agent);

@@ -74,6 +74,37 @@ impl Kind {
         }
     }
 
+    /// So many of its versions that a person looked at stay trusted. A run has the
+    /// agent that it began with, and goes on when the file is another; all else is
+    /// run as it stands now.
+    pub const fn kept(self) -> usize {
+        match self {
+            Self::Shell => 16,
+            Self::Mcp
+            | Self::Perception
+            | Self::Deliver
+            | Self::Provider
+            | Self::Webhook
+            | Self::Outbound => 1,
+        }
+    }
+
+    /// What else helps where `longhaul trust` shows another version than a run has.
+    pub const fn pinned(self) -> &'static str {
+        match self {
+            Self::Shell => {
+                " A run has the file that it began with: if there is nothing to decide, that \
+                 one is gone, and the task is to be submitted again."
+            }
+            Self::Mcp
+            | Self::Perception
+            | Self::Deliver
+            | Self::Provider
+            | Self::Webhook
+            | Self::Outbound => "",
+        }
+    }
+
     /// What does not happen without trust.
     pub const fn withheld(self) -> &'static str {
         match self {

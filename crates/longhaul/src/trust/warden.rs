@@ -61,9 +61,10 @@ impl Verdict {
                 thing.kind.withheld()
             ),
             Self::Changed => format!(
-                "{} has changed since it was trusted, so {}. {helps}",
+                "{} has changed since it was trusted, so {}. {helps}{}",
                 upper(thing),
-                thing.kind.withheld()
+                thing.kind.withheld(),
+                thing.kind.pinned()
             ),
             Self::Unknown(why) => format!(
                 "{} can't be trusted, so {}: {why}. {helps}",
@@ -116,10 +117,11 @@ impl Warden {
             Err(error) => return Verdict::Unknown(error.to_string()),
         };
         let mut decided = decided.iter().filter(|entry| self.is_about(entry, thing));
-        match decided.next() {
-            Some(entry) if entry.hash == *hash => Verdict::Trusted,
-            Some(_) => Verdict::Changed,
-            None => Verdict::New,
+        let mut first = decided.clone();
+        match decided.any(|entry| entry.hash == *hash) {
+            true => Verdict::Trusted,
+            false if first.next().is_some() => Verdict::Changed,
+            false => Verdict::New,
         }
     }
 
@@ -145,8 +147,17 @@ impl Warden {
             hash,
             at,
         };
+        let kept = thing.kind.kept();
         book::change(self.book()?, |entries| {
-            entries.retain(|entry| !self.is_about(entry, thing));
+            entries.retain(|entry| !self.is_about(entry, thing) || entry.hash != hash);
+            let known = entries.iter().filter(|entry| self.is_about(entry, thing));
+            let mut too_many = (known.count() + 1).saturating_sub(kept);
+            // The oldest stand first.
+            entries.retain(|entry| {
+                let goes = too_many > 0 && self.is_about(entry, thing);
+                too_many -= usize::from(goes);
+                !goes
+            });
             entries.push(entry);
         })
     }

@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 use super::front::longhaul_in;
 
-fn project(toml: &str) -> TempDir {
+pub(super) fn project(toml: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let agent = "---\nmodel: scripted/a\ntools: [send_message]\ncontext: [recipient]\napprove: [{ tool: send_message, allow: true }]\n---\nYou.";
     let script = "replies:\n  - tools: [{ name: send_message, input: { text: Hello. } }]\n  - text: 'Done: {{ last_result }}'\n";
@@ -46,7 +46,7 @@ fn project(toml: &str) -> TempDir {
     folder
 }
 
-fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
+pub(super) fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let output = longhaul_in(folder, args, &[]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -116,7 +116,7 @@ fn a_setting_that_does_not_fit_is_met_with_its_place() {
     }
 }
 
-fn config(root: &Path) -> Config {
+pub(super) fn config(root: &Path) -> Config {
     let here = Surroundings {
         cwd: root.to_owned(),
         home: Some(root.join("home")),
@@ -265,72 +265,6 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
     let header = "[providers.evil.headers]\nx-token = \"s\"\n";
     let half = format!("[providers.evil]\napi = \"chat\"\nbase_url = \"http://h\"\n{header}");
     check(&bare, &half, "evil/m", false);
-}
-
-/// The run that was submitted first.
-fn oldest(listed: &str) -> String {
-    let runs = listed.lines().filter_map(|line| {
-        let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        Some(line)
-    });
-    let runs = runs.flat_map(|line| match line["data"].as_array() {
-        Some(list) => list.clone(),
-        None => vec![line],
-    });
-    let run = runs.min_by_key(|run| run["id"].to_string()).unwrap();
-    run["id"].as_str().unwrap().to_owned()
-}
-
-#[test]
-fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
-    let folder = project("");
-    let folder = folder.path();
-    let agent = |name: &str, said: &str| {
-        let front = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }\napprove: [{ tool: shell, allow: true }]";
-        let file = folder.join(format!("agents/{name}.md"));
-        fs::write(file, format!("---\n{front}\n---\n{said}")).unwrap();
-    };
-    let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
-    fs::write(folder.join("scripts/sh.yaml"), script).unwrap();
-    let go = ["run", "b", "x", "--no-input"];
-    agent("b", "You, of old.");
-    run(folder, &go, 3);
-    agent("b", "You.");
-    let (_, err) = run(folder, &go, 3);
-    let says = "The tool `shell` of agent `b` is not trusted yet, so no command is run";
-    assert!(err.contains(says), "{err}");
-    assert!(!folder.join("ran").exists());
-    let (_, err) = run(folder, &["trust", "--yes"], 0);
-    let says = "agent b may run commands on this machine without walls";
-    assert!(err.contains(says), "{err}");
-    run(folder, &["answer", "@last", "It is trusted now."], 0);
-    run(folder, &["watch", "@last", "--no-input"], 0);
-    assert!(folder.join("ran").exists());
-    // A run of the file as it was before is another's.
-    let (out, _) = run(folder, &["ls", "--json"], 0);
-    let old = oldest(&out);
-    run(folder, &["answer", &old, "It is trusted now."], 0);
-    run(folder, &["watch", &old, "--no-input"], 3);
-    // Another such agent is another thing, and does not touch this one.
-    agent("c", "You.");
-    let (_, err) = run(folder, &["run", "c", "x", "--no-input"], 3);
-    let says = "The tool `shell` of agent `c` is not trusted yet";
-    assert!(err.contains(says), "{err}");
-    run(folder, &go, 0);
-    // The rules of the folder are no part of its file; what its file says is.
-    fs::write(folder.join("AGENTS.md"), "Be kind.").unwrap();
-    run(folder, &go, 0);
-    agent("b", "You, differently.");
-    let (_, err) = run(folder, &go, 3);
-    let says = "The tool `shell` of agent `b` has changed since it was trusted";
-    assert!(err.contains(says), "{err}");
-    run(folder, &["trust", "add", "shell:b", "--yes"], 0);
-    run(folder, &go, 0);
-    let ran = fs::read_to_string(folder.join("ran")).unwrap();
-    assert_eq!(ran.lines().count(), 4, "{ran}");
-    let all = [("LONGHAUL_TRUST", "1")];
-    let output = longhaul_in(folder, &["run", "c", "x", "--no-input"], &all);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]
