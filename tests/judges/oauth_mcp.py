@@ -11,6 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 LOCK = threading.Lock()
+# Closed, it lets no question for a token pass; and whether one stands before it.
+GATE, ARRIVED = threading.Event(), threading.Event()
+GATE.set()
 STATE = {
     "lasts": 3600,  # seconds that the next token lasts
     "made": 0,
@@ -21,6 +24,9 @@ STATE = {
     "token_endpoint": None,
     "registers": True,
     "denies": False,
+    "well_known": 0,  # the status with which nothing is told of logins
+    "refresh_error": None,  # what is wrong with every renewal
+    "open": False,  # only calls want a login
 }
 TOOLS = [
     {"name": "greet", "inputSchema": {"type": "object"}},
@@ -52,14 +58,18 @@ class Server(BaseHTTPRequestHandler):
     def do_GET(self):
         at = urlsplit(self.path)
         asked = {key: values[0] for key, values in parse_qs(at.query).items()}
+        if at.path == "/arrived":
+            ARRIVED.wait()
         with LOCK:
-            if at.path == "/.well-known/oauth-protected-resource/mcp":
+            if STATE["well_known"] and at.path.startswith("/.well-known/"):
+                self.say(STATE["well_known"])
+            elif at.path == "/.well-known/oauth-protected-resource/mcp":
                 self.say(200, {"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
             elif at.path == "/.well-known/oauth-authorization-server":
                 self.say(200, self.metadata())
             elif at.path == "/authorize":
                 self.authorize(asked)
-            elif at.path == "/seen":
+            elif at.path in ("/seen", "/arrived"):
                 self.say(200, STATE["seen"])
             elif at.path == "/do":
                 self.do(asked)
@@ -72,6 +82,8 @@ class Server(BaseHTTPRequestHandler):
                 STATE["tokens"].clear()
             elif key == "revoke_refresh":
                 STATE["refresh"] = None
+            elif key == "gate":
+                GATE.set() if json.loads(value) else GATE.clear()
             else:
                 STATE[key] = json.loads(value)
         self.say(200, {})
@@ -101,6 +113,9 @@ class Server(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == "/token" and not GATE.is_set():
+            ARRIVED.set()
+            GATE.wait()
         with LOCK:
             if self.path == "/register":
                 asked = json.loads(body)
@@ -120,6 +135,9 @@ class Server(BaseHTTPRequestHandler):
     def token(self, form):
         if form["grant_type"] == "refresh_token":
             STATE["seen"]["refreshes"] += 1
+            if STATE["refresh_error"]:
+                self.say(400, {"error": STATE["refresh_error"]})
+                return
             if form["refresh_token"] != STATE["refresh"]:
                 self.say(400, {"error": "invalid_grant"})
                 return
@@ -149,7 +167,8 @@ class Server(BaseHTTPRequestHandler):
     def mcp(self, asked):
         token = self.headers.get("authorization", "").removeprefix("Bearer ")
         where = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-        if token not in STATE["tokens"]:
+        is_open = STATE["open"] and asked["method"] != "tools/call"
+        if token not in STATE["tokens"] and not is_open:
             self.say(401, None, [("www-authenticate", f'Bearer scope="use", {where}')])
             return
         if "id" not in asked:

@@ -129,7 +129,6 @@ async fn logged_in(servers: &Servers) -> Result<(), String> {
     let began = began.map_err(|why| why.to_string())?;
     let (led_to, browsed) = tokio::join!(door.wait(began.state()), browse(began.address()));
     browsed?;
-    let led_to = led_to.map_err(|why| why.to_string())?;
     let login = began.finish(&led_to).await;
     login.map(|_| ()).map_err(|why| why.to_string())
 }

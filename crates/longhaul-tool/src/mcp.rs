@@ -172,7 +172,7 @@ impl Servers {
         let begun = self.0.clock.nanos();
         let (link, alone) = match known.shared.open() {
             Some(link) => (link, false),
-            None => (Arc::new(first(known).await?), true),
+            None => (Arc::new(first(&known.spec, &known.known).await?), true),
         };
         let listing = link.listing().await;
         let who = link.who().clone();
@@ -190,6 +190,34 @@ impl Servers {
             notes: listing.notes.clone(),
             took: Millis(took),
         })
+    }
+
+    /// Whether a server wants a login of whoever has none. What it says then is kept
+    /// in mind for the login.
+    pub async fn wants_login(&self, server: &str) -> Result<bool, McpError> {
+        let Server { spec, known, .. } = self.find(server)?;
+        let stranger = ServerSpec {
+            way: spec.way.as_stranger(),
+            ..ServerSpec::clone(spec)
+        };
+        let asked = async {
+            let link = first(&stranger, known).await?;
+            let listing = link.listing().await;
+            link.close().await;
+            listing.map_err(|lost| link.lost(&lost))
+        };
+        match asked.await {
+            Ok(_) => Ok(false),
+            Err(McpError::Login { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a server says how one logs in there, though strangers may be let in.
+    pub async fn publishes_login(&self, server: &str) -> Result<bool, LoginError> {
+        let (url, login) = self.desk(server)?;
+        let (url, login) = (&url, &login);
+        flow::is_published(At { server, url, login }).await
     }
 
     /// Begins a login at a server: whoever has a browser opens its address.
@@ -241,7 +269,8 @@ impl Servers {
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
-    /// Closes all of them, for good.
+    /// Closes all of them, for good. A renewal that is under way has a while to end:
+    /// its answer may be the only one that holds the next token.
     pub async fn close(&self) {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
@@ -249,6 +278,9 @@ impl Servers {
             all.extend(server.with(std::mem::take).into_values());
         }
         join_all(all.iter().map(|slot| slot.close())).await;
+        let servers = self.0.servers.values();
+        let logins = servers.filter_map(|server| server.spec.way.login());
+        join_all(logins.map(Login::settle)).await;
     }
 
     fn find(&self, server: &str) -> Result<&Server, McpError> {
@@ -258,8 +290,7 @@ impl Servers {
 }
 
 /// A server that is looked at has no second chance but one: in the older manner.
-async fn first(server: &Server) -> Result<Link, McpError> {
-    let (spec, known) = (&server.spec, &server.known);
+async fn first(spec: &ServerSpec, known: &Known) -> Result<Link, McpError> {
     let manner = known.manner().unwrap_or(Manner::Either);
     let started = match Link::start(spec, manner).await {
         Err(error) if error.may_be_manner() => {

@@ -5,10 +5,10 @@
 use std::fmt;
 
 use longhaul_core::port::redact;
+use longhaul_core::spelling::{HIDDEN_FROM, spellings};
 use serde_json::Value;
 
 use crate::cassette::unwrapped::Unwrapped;
-use crate::secrets::{HIDDEN_FROM, spellings};
 
 /// Secrets by the names that stand in their place.
 #[derive(Clone, Default)]

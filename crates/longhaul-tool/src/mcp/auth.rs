@@ -11,4 +11,5 @@ pub(super) mod flow;
 pub(super) mod keeper;
 pub(super) mod means;
 pub(super) mod near;
+pub(super) mod pass;
 pub(super) mod tokens;

@@ -1,8 +1,11 @@
 //! What became of a server: why it is gone, and its last words.
 //!
-//! Never: says a secret of the server's spec, or keeps more than the last words.
+//! Never: says a secret of the server's spec or the token of a login, or keeps more
+//! than the last words.
 
 use std::sync::{Mutex, PoisonError};
+
+use crate::mcp::auth::tokens::without_tokens;
 
 /// So much of what a server writes to its error output is kept.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
@@ -114,7 +117,7 @@ impl Fate {
 
     /// Words without secrets.
     fn masked(&self, words: &str) -> String {
-        let mut words = words.to_owned();
+        let mut words = without_tokens(words).into_owned();
         for secret in &self.secrets {
             if words.contains(secret.as_str()) {
                 words = words.replace(secret.as_str(), "***");
@@ -161,6 +164,15 @@ mod tests {
         assert!(!end.broke);
         let words = fate.with_last_words("gone");
         assert_eq!(words, "gone; its last words were: bad key ***");
+    }
+
+    #[test]
+    fn a_token_that_a_server_repeats_is_not_said() {
+        crate::mcp::auth::tokens::remember("t0ken-that-is-repeated");
+        let fate = Fate::default();
+        fate.ends("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
+        let why = fate.end().unwrap().why;
+        assert_eq!(why, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]

@@ -16,7 +16,6 @@ use rmcp::transport::Transport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
-use crate::mcp::auth::keeper::command;
 use crate::mcp::elicit::Host;
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
@@ -95,7 +94,7 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
     way: T,
     manner: Manner,
     (elicitation, heard): (Elicitation, &Arc<Heard>),
-) -> Result<RunningService<RoleClient, Host>, String> {
+) -> Result<RunningService<RoleClient, Host>, Unkind> {
     let manner = match manner {
         Manner::Either => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -109,67 +108,123 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
     match timeout(GREETS, greeted).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(unkind(&error)),
-        Err(_) => Err(format!("it did not greet within {} s", GREETS.as_secs())),
+        Err(_) => {
+            let why = format!("it did not greet within {} s", GREETS.as_secs());
+            Err(Unkind::plain(why))
+        }
+    }
+}
+
+/// What somebody has to give us before a server lets us in. It is told as a value: a
+/// stranger's words may hold whatever ours do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    Nothing,
+    Login,
+    Key,
+}
+
+/// Why a greeting failed, or a request on its way.
+#[derive(Debug)]
+pub(super) struct Unkind {
+    pub(super) why: String,
+    /// The request may have been heard.
+    pub(super) sent: bool,
+    pub(super) wants: Wants,
+}
+
+impl Unkind {
+    /// It wants nothing.
+    pub(super) const fn plain(why: String) -> Self {
+        Self {
+            why,
+            sent: true,
+            wants: Wants::Nothing,
+        }
     }
 }
 
 /// What went wrong when a server was greeted.
-fn unkind(error: &ClientInitializeError) -> String {
+fn unkind(error: &ClientInitializeError) -> Unkind {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return unkind(fallback);
     }
     if let ClientInitializeError::TransportError { error, .. } = error {
         let http = error.error.downcast_ref::<HttpError>();
-        return http.map_or_else(|| error.error.to_string(), |error| on_the_way(error).0);
+        return http.map_or_else(|| Unkind::plain(error.error.to_string()), on_the_way);
     }
     if let ClientInitializeError::ConnectionClosed(_) = error {
-        return "it closed the connection before it had greeted".to_owned();
+        let why = "it closed the connection before it had greeted";
+        return Unkind::plain(why.to_owned());
     }
     if let ClientInitializeError::JsonRpcError(said) = error {
         let (words, code) = (&said.message, said.code.0);
-        return format!("it refused to begin: {words} (code {code})");
+        return Unkind::plain(format!("it refused to begin: {words} (code {code})"));
     }
-    format!("it did not greet as the protocol says: {error}")
+    Unkind::plain(format!("it did not greet as the protocol says: {error}"))
 }
 
-/// What went wrong over HTTP, and whether the request may have been heard.
-pub(super) fn on_the_way(error: &HttpError) -> (String, bool) {
+/// What went wrong over HTTP.
+pub(super) fn on_the_way(error: &HttpError) -> Unkind {
     if let HttpError::Client(trouble) = error {
-        return (trouble.to_string(), trouble.sent);
+        return Unkind {
+            why: trouble.to_string(),
+            sent: trouble.sent,
+            wants: match trouble.wants_login {
+                true => Wants::Login,
+                false => Wants::Nothing,
+            },
+        };
     }
     if let HttpError::AuthRequired(_) | HttpError::InsufficientScope(_) = error {
-        return (UNKNOWN_CALLER.to_owned(), false);
+        return Unkind {
+            why: UNKNOWN_CALLER.to_owned(),
+            sent: false,
+            wants: Wants::Key,
+        };
     }
-    if let HttpError::HttpStatus(status) = error {
-        let sent = status.status >= 500;
-        return (format!("it answered with HTTP {}", status.status), sent);
+    let (why, sent) = match error {
+        HttpError::HttpStatus(status) => {
+            let why = format!("it answered with HTTP {}", status.status);
+            (why, status.status >= 500)
+        }
+        other => {
+            let expired = matches!(other, HttpError::SessionExpired);
+            (other.to_string(), !expired)
+        }
+    };
+    Unkind {
+        why,
+        sent,
+        wants: Wants::Nothing,
     }
-    let expired = matches!(error, HttpError::SessionExpired);
-    (error.to_string(), !expired)
 }
 
 const UNKNOWN_CALLER: &str = "it does not let us in without a key it knows";
 
 /// The error that says why a server could not be started, and what helps.
-pub(super) fn failed(spec: &ServerSpec, fate: &Fate, why: &str) -> McpError {
-    let why = match fate.end() {
-        Some(end) => end.why,
-        None => fate.with_last_words(why),
-    };
+pub(super) fn failed(spec: &ServerSpec, fate: &Fate, unkind: &Unkind) -> McpError {
     let server = spec.name.clone();
-    if spec.way.login().is_some() && why.contains(&command(&spec.name)) {
+    if unkind.wants == Wants::Login {
+        let why = fate.clean(&unkind.why);
         return McpError::Login { server, why };
     }
-    let helps = match &spec.way {
-        Way::Stdio { .. } => {
+    let why = match fate.end() {
+        Some(end) => end.why,
+        None => fate.with_last_words(&unkind.why),
+    };
+    let helps = match (&spec.way, unkind.wants) {
+        (Way::Stdio { .. }, _) => {
             "Run its command in a terminal to see what it says; of our environment it sees only \
              PATH and what `env` in .mcp.json gives it."
                 .to_owned()
         }
-        Way::Http { .. } if why.contains(UNKNOWN_CALLER) => {
+        (Way::Http { .. }, Wants::Key) => {
             "Give it an Authorization header in .mcp.json.".to_owned()
         }
-        Way::Http { url, .. } => format!("Is it running at {}?", shown(url)),
+        (Way::Http { url, .. }, Wants::Nothing | Wants::Login) => {
+            format!("Is it running at {}?", shown(url))
+        }
     };
     McpError::Start { server, why, helps }
 }

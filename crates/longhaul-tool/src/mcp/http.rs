@@ -25,6 +25,7 @@ use rmcp::transport::worker::WorkerTransport;
 use sse_stream::SseByteStream;
 
 use crate::mcp::auth::keeper::Keeper;
+use crate::mcp::auth::pass::Stuck;
 use crate::mcp::lines::MESSAGE_BYTES_MAX;
 use crate::mcp::spec::{ServerSpec, Way};
 use crate::tls::with_provider;
@@ -387,7 +388,9 @@ impl Bounded {
         let Some(keeper) = &self.keeper else {
             return request.send().await.map_err(trouble);
         };
-        let lost = |why| StreamableHttpError::Client(Trouble::at_the_door(why, false));
+        let lost = |stuck: Stuck| {
+            StreamableHttpError::Client(Trouble::at_the_door(stuck.why, stuck.wants_login))
+        };
         let again = request.try_clone();
         let mut pass = keeper.pass(None).await.map_err(lost)?;
         let mut response = with(request, pass.token.as_deref()).send().await;

@@ -20,11 +20,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::mcp::auth::keeper::command;
 use crate::mcp::elicit::{self, Host};
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
-use crate::mcp::greet::{Manner, Who, about_us, failed, greet, on_the_way, who};
+use crate::mcp::greet::{Manner, Unkind, Wants, Who, about_us, failed, greet, on_the_way, who};
 use crate::mcp::http::{self, HttpError};
 use crate::mcp::listing::{Listing, TOOLS_MAX};
 use crate::mcp::opening::Opening;
@@ -58,6 +57,8 @@ const ROUNDS_MAX: u32 = 10;
 pub(super) enum Lost {
     /// The server said no, in these words.
     Refused(String),
+    /// Somebody has to log in first; nothing has happened.
+    Login(String),
     /// It is gone, or its answer is.
     Gone {
         /// What happened.
@@ -104,7 +105,7 @@ impl Link {
         let greeted = match &spec.way {
             Way::Stdio { .. } => {
                 let way = Stdio::start(&spec.way, &fate);
-                let way = way.map_err(|why| failed(spec, &fate, &why))?;
+                let way = way.map_err(|why| failed(spec, &fate, &Unkind::plain(why)))?;
                 let way = Opening::new(way, about_us(spec.elicitation));
                 greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
@@ -113,7 +114,7 @@ impl Link {
                 greet(Tap::new(way, tap.0, tap.1), manner, asks).await
             }
         };
-        let service = greeted.map_err(|why| failed(spec, &fate, &why))?;
+        let service = greeted.map_err(|unkind| failed(spec, &fate, &unkind))?;
         Ok(Self::over(spec, service, (heard, fate)))
     }
 
@@ -306,15 +307,16 @@ impl Link {
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
         {
-            let (why, sent) = on_the_way(error);
+            let Unkind { why, sent, wants } = on_the_way(error);
             let why = self.fate.clean(&why);
-            if let HttpError::Client(trouble) = error
-                && trouble.wants_login
-            {
-                return Lost::Refused(why);
-            }
-            let again = true;
-            return Lost::Gone { why, sent, again };
+            return match wants {
+                Wants::Login => Lost::Login(why),
+                Wants::Nothing | Wants::Key => Lost::Gone {
+                    why,
+                    sent,
+                    again: true,
+                },
+            };
         }
         let end = self.fate.end();
         Lost::Gone {
@@ -329,11 +331,10 @@ impl Link {
 
     /// The error that says that this is lost.
     pub(super) fn lost(&self, lost: &Lost) -> McpError {
-        let (Lost::Refused(why) | Lost::Gone { why, .. }) = lost;
-        let (server, why) = (self.spec.name.clone(), why.clone());
-        match self.spec.way.login().is_some() && why.contains(&command(&server)) {
-            true => McpError::Login { server, why },
-            false => McpError::Lost { server, why },
+        let server = self.spec.name.clone();
+        match lost.clone() {
+            Lost::Login(why) => McpError::Login { server, why },
+            Lost::Refused(why) | Lost::Gone { why, .. } => McpError::Lost { server, why },
         }
     }
 

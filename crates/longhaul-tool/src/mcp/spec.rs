@@ -99,6 +99,15 @@ impl Way {
         }
     }
 
+    /// The same way for somebody who has not logged in.
+    pub(super) fn as_stranger(&self) -> Self {
+        let mut way = self.clone();
+        if let Self::Http { login, .. } = &mut way {
+            *login = login.as_ref().map(Login::as_stranger);
+        }
+        way
+    }
+
     /// What must not be seen in a message: values that somebody may have meant to
     /// keep. Short ones are words such as `1` and `true`, and stay.
     pub(super) fn secrets(&self) -> Vec<String> {

@@ -58,7 +58,7 @@ impl McpTool {
     fn failure(&self, lost: Lost) -> ToolFailure {
         let server = &self.slot.spec().name;
         match lost {
-            Lost::Refused(words) => {
+            Lost::Refused(words) | Lost::Login(words) => {
                 ToolFailure::new(format!("the server `{server}` refused: {words}"))
             }
             Lost::Gone { why, sent, .. } => {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
-use longhaul_tool::mcp::{Checked, Login, OAuth, ServerSpec, Servers, Way};
+use longhaul_tool::mcp::{Checked, Login, McpError, OAuth, ServerSpec, Servers, Way};
 
-use crate::assemble::line::{Line, Report, Told};
+use crate::assemble::line::{Line, Report, Told, Unheard};
 use crate::assemble::supplies::ready;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
@@ -94,9 +94,12 @@ impl Line for Wired {
         asked.map_err(|why| why.to_string())
     }
 
-    async fn check(&self, server: &str) -> Result<Report, String> {
+    async fn check(&self, server: &str) -> Result<Report, Unheard> {
         let asked = self.0.check(server).await;
-        asked.map(report).map_err(|why| why.to_string())
+        asked.map(report).map_err(|error| Unheard {
+            why: error.to_string(),
+            needs_login: matches!(error, McpError::Login { .. }),
+        })
     }
 
     async fn let_go(&self, stay: Stay) {

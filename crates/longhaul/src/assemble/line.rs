@@ -22,7 +22,7 @@ pub trait Line: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
     /// What a server says of itself.
-    async fn check(&self, server: &str) -> Result<Report, String>;
+    async fn check(&self, server: &str) -> Result<Report, Unheard>;
 
     /// What was opened for this run alone is closed.
     async fn let_go(&self, stay: Stay);
@@ -46,6 +46,15 @@ pub struct Report {
     pub notes: Vec<String>,
     /// How long it took until all of this was known.
     pub took: Millis,
+}
+
+/// Why a server says nothing of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unheard {
+    /// In a few words.
+    pub why: String,
+    /// To log in there helps.
+    pub needs_login: bool,
 }
 
 /// A tool as its server tells of it.

@@ -12,6 +12,7 @@ use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::KEY_PREFIX;
 use longhaul_model::cassette::Mask;
+use longhaul_tool::mcp::without_tokens;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -108,8 +109,8 @@ fn heard(style: Style) -> Targets {
     }
 }
 
-/// Takes the same secrets out of lines as out of what is kept, however they are
-/// spelled.
+/// Takes the same secrets out of lines as out of what is kept, and the tokens of
+/// logins, however they are spelled.
 #[derive(Debug)]
 struct Filter(Mask);
 
@@ -125,20 +126,20 @@ impl Filter {
             match value {
                 Value::String(text) => *text = self.clean(text),
                 // It may be one of digits alone.
-                Value::Number(number) if self.0.finds(&number.to_string()) => {
-                    *value = Value::String(self.clean(&number.to_string()));
+                Value::Number(number) => {
+                    let digits = number.to_string();
+                    let clean = self.clean(&digits);
+                    if clean != digits {
+                        *value = Value::String(clean);
+                    }
                 }
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Array(_)
-                | Value::Object(_) => {}
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
             }
         }
     }
 
     fn clean(&self, line: &str) -> String {
-        without_keys(&self.0.hide(line.to_owned()))
+        without_keys(&self.0.hide(without_tokens(line).into_owned()))
     }
 }
 
@@ -298,6 +299,17 @@ mod tests {
         ] {
             assert_eq!(filter.clean(line), clean);
         }
+    }
+
+    #[test]
+    fn tokens_of_logins_are_taken_out_of_a_line() {
+        let oauth = longhaul_tool::mcp::OAuth {
+            client_secret: Some("l0gin-in-a-line".to_owned()),
+            ..Default::default()
+        };
+        longhaul_tool::mcp::Login::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
+        let clean = Filter::new(&[]).clean("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
+        assert_eq!(clean, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -83,8 +84,9 @@ fn visit(address: &str) -> Option<String> {
     location.map(str::to_owned)
 }
 
-/// A login until its address is shown: the process, and where agreeing leads.
-fn begun(folder: &Path, args: &[&str]) -> (Child, String) {
+/// A login until its address is shown: the process, where agreeing leads, and what is
+/// said after that.
+fn begun(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
     let args = [&["mcp", "login", "guarded", "--no-browser"], args].concat();
     let mut child = command_in(folder, &args, &[])
         .stdin(Stdio::piped())
@@ -97,8 +99,11 @@ fn begun(folder: &Path, args: &[&str]) -> (Child, String) {
     let address = lines.find(|line| line.trim().starts_with("http://127.0.0.1:"));
     let led_to = visit(address.expect("an address").trim()).expect("a redirect");
     // What is said from here on is read to its end, so that nobody waits for us.
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, led_to)
+    let (tells, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        lines.for_each(|line| _ = tells.send(line));
+    });
+    (child, led_to, told)
 }
 
 fn ended(child: Child) -> String {
@@ -121,7 +126,7 @@ fn a_person_logs_in_once_and_out_again() {
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["checks"][0]["needs_login"], true, "{out}");
-    let (login, led_to) = begun(folder, &[]);
+    let (login, led_to, _) = begun(folder, &[]);
     // Somebody else's answer is not taken.
     assert_eq!(visit(&led_to.replace("state=", "state=x")), None);
     assert_eq!(visit(&led_to), None);
@@ -156,7 +161,7 @@ fn where_the_browser_is_elsewhere_its_address_is_pasted() {
     let folder = server.project();
     let folder = folder.path();
     run(folder, &["trust", "--yes"], 0);
-    let (mut login, led_to) = begun(folder, &["--json", "--scope", "admin more"]);
+    let (mut login, led_to, _) = begun(folder, &["--json", "--scope", "admin more"]);
     let mut stdin = login.stdin.take().unwrap();
     write!(
         stdin,
@@ -188,4 +193,54 @@ fn where_there_is_nothing_to_log_in_at_it_is_said() {
         let (_, err) = run(folder, &args, 2);
         assert!(err.contains(why), "{args:?}: {err}");
     }
+}
+
+#[test]
+fn a_browser_that_is_being_heard_is_heard_to_the_end_whatever_is_pasted() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    run(folder, &["trust", "--yes"], 0);
+    let (mut login, led_to, told) = begun(folder, &[]);
+    let rest = led_to.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap();
+    let mut slow = TcpStream::connect(host).unwrap();
+    write!(slow, "GET /{path} HTTP/1.1\r\n").unwrap();
+    // Who comes later was let in later.
+    assert_eq!(visit(&format!("http://{host}/")), None);
+    let mut stdin = login.stdin.take().unwrap();
+    writeln!(stdin, "what?").unwrap();
+    assert!(told.iter().any(|line| line.contains("not the address")));
+    write!(slow, "\r\n").unwrap();
+    assert!(ended(login).contains("logged in"));
+}
+
+#[test]
+fn a_login_that_can_not_be_renewed_is_made_anew() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    let change = |what: &str| visit(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    run(folder, &["trust", "--yes"], 0);
+    // Only calls want a login, or nothing does.
+    change("open=true&well_known=404");
+    let (out, _) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 0);
+    assert_eq!(out, "guarded: needs no login\n");
+    change("well_known=0");
+    let (login, led_to, _) = begun(folder, &[]);
+    visit(&led_to);
+    assert!(ended(login).contains("logged in"));
+    change("open=false&revoke=1&refresh_error=%22invalid_client%22");
+    let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["checks"][0]["needs_login"], true, "{out}");
+    let message = told["checks"][0]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("run `longhaul mcp login guarded`."),
+        "{message}"
+    );
+    let (login, led_to, _) = begun(folder, &[]);
+    visit(&led_to);
+    assert!(ended(login).contains("logged in"));
+    run(folder, &["mcp", "check", "guarded"], 0);
 }

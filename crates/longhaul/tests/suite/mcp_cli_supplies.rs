@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use longhaul::assemble::line::{Line, Report};
+use longhaul::assemble::line::{Line, Report, Unheard};
 use longhaul::assemble::supplies::Served;
 use longhaul::config::load;
 use longhaul::config::settings::Config;
@@ -83,8 +83,11 @@ impl Line for Heard {
         }
     }
 
-    async fn check(&self, _server: &str) -> Result<Report, String> {
-        Err("not asked here".to_owned())
+    async fn check(&self, _server: &str) -> Result<Report, Unheard> {
+        Err(Unheard {
+            why: "not asked here".to_owned(),
+            needs_login: false,
+        })
     }
 
     async fn let_go(&self, _stay: Stay) {

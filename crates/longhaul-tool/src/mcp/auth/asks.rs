@@ -1,7 +1,10 @@
 //! The requests that logging in needs: metadata, registration, tokens.
 //!
-//! Never: follows a redirect, reads more than an answer may be long, asks an address
-//! that the server has no business to name, or says an address in an error.
+//! Never: follows a redirect by itself (the SDK follows those to the same origin, and
+//! each of them is judged here like any other request), reads more than an answer may
+//! be long, asks an address that the server has no business to name, or says an
+//! address in an error. Behind a proxy there is one exception: where a name leads
+//! that this machine can't look up, only the proxy sees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use crate::mcp::auth::near::{Near, Sieve, proxies};
+use crate::mcp::auth::near::{Near, Sieve};
 use crate::tls::with_provider;
 
 /// The longest answer that is read.
@@ -28,6 +31,7 @@ const WHOLE: Duration = Duration::from_secs(20);
 pub(super) struct Asks {
     client: Client,
     near: Near,
+    sieve: Arc<Sieve>,
 }
 
 /// Why there is no answer.
@@ -52,14 +56,19 @@ impl Asks {
     /// Whoever asks on behalf of the server at this address.
     pub(super) async fn of(server: &Url) -> Result<Self, String> {
         let near = Near::of(server).await;
+        let sieve = Arc::new(Sieve::new(server, near));
         with_provider();
         // A machine without certificates can still talk without TLS.
-        let client = match (builder(near).build(), near) {
-            (Err(_), Near::Here) => builder(near).tls_certs_only([]).build(),
+        let client = match (builder(near, &sieve).build(), near) {
+            (Err(_), Near::Here) => builder(near, &sieve).tls_certs_only([]).build(),
             (built, _) => built,
         };
         let client = client.map_err(why)?;
-        Ok(Self { client, near })
+        Ok(Self {
+            client,
+            near,
+            sieve,
+        })
     }
 
     /// Where the server stands that this asks for.
@@ -76,6 +85,10 @@ impl Asks {
             .parse()
             .map_err(|_| no(NO_URL.into()))?;
         self.near.may(&url).map_err(|why| no(why.to_owned()))?;
+        if self.sieve.has_proxy() {
+            let judged = self.sieve.judge(&url).await;
+            judged.map_err(|why| no(why.to_owned()))?;
+        }
         let request = self
             .client
             .request(parts.method, url)
@@ -89,11 +102,7 @@ impl Asks {
     }
 }
 
-fn builder(near: Near) -> ClientBuilder {
-    let sieve = Sieve {
-        near,
-        proxies: proxies(),
-    };
+fn builder(near: Near, sieve: &Arc<Sieve>) -> ClientBuilder {
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
@@ -101,7 +110,7 @@ fn builder(near: Near) -> ClientBuilder {
         .connect_timeout(CONNECT)
         .timeout(WHOLE)
         .pool_max_idle_per_host(0)
-        .dns_resolver(Arc::new(sieve));
+        .dns_resolver(Arc::clone(sieve));
     match near {
         Near::Far => client,
         Near::House | Near::Here => client.no_proxy(),

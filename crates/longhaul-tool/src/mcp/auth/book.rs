@@ -15,6 +15,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::mcp::auth::tokens;
+
 /// More than this is no login.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -101,6 +103,16 @@ impl Record {
             server: url.to_string(),
             client_secret,
             credentials,
+        }
+    }
+
+    /// From now on none of its secrets stays in a text.
+    pub(super) fn remember(&self) {
+        let facts = self.facts().unwrap_or_default();
+        let secrets = [facts.refresh_token.as_ref(), self.client_secret.as_ref()];
+        tokens::remember(&facts.access_token);
+        for secret in secrets.into_iter().flatten() {
+            tokens::remember(secret);
         }
     }
 

@@ -5,6 +5,7 @@
 use rmcp::transport::auth::AuthError;
 
 use crate::mcp::auth::book::BookError;
+use crate::mcp::auth::tokens::without_tokens;
 use crate::mcp::error::McpError;
 
 /// So much of what a stranger says is passed on.
@@ -41,7 +42,7 @@ pub enum LoginError {
 
 /// What a stranger said, on one line and not too long, without these secrets.
 pub(super) fn said(words: &str, secrets: &[&str]) -> String {
-    let mut words = words.to_owned();
+    let mut words = without_tokens(words).into_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
         words = words.replace(secret, "***");
     }

@@ -97,6 +97,31 @@ pub(in crate::mcp) async fn begin(at: At<'_>, visit: &Visit) -> Result<Began, Lo
     }
 }
 
+/// Whether a server says how one logs in there; it may let strangers in as well, and
+/// want a login only for some of what it has.
+pub(in crate::mcp) async fn is_published(at: At<'_>) -> Result<bool, LoginError> {
+    let asked = Box::pin(found(at)).with_subscriber(NoSubscriber::default());
+    match timeout(WHOLE, asked).await {
+        Ok(found) => found,
+        Err(_) => Err(at.late()),
+    }
+}
+
+async fn found(at: At<'_>) -> Result<bool, LoginError> {
+    let asks = Asks::of(at.url).await;
+    let asks = asks.map_err(|why| at.failed(&why, "Try it again."))?;
+    // Over such a way nobody logs in, whatever it says.
+    if asks.near().may(at.url).is_err() {
+        return Ok(false);
+    }
+    let url = at.url.clone();
+    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
+    let manager = manager.await.map_err(|error| at.sdk(&error))?;
+    let found = manager.resolve_metadata().await;
+    let found = found.map_err(|error| at.sdk(&error))?;
+    Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
+}
+
 async fn begun(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
     let sdk = |error: AuthError| at.sdk(&error);
     let asks = Asks::of(at.url).await;
@@ -303,6 +328,7 @@ impl Began {
         let book = Book::of(&self.login.folder, &self.url);
         let hold = book.hold().await?;
         book.write(&hold, &record)?;
+        record.remember();
         let now: Timestamp = self.login.clock.now();
         Ok(standing(&record, now))
     }

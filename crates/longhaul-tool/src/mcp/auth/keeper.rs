@@ -1,17 +1,19 @@
 //! Who holds the login at a server: hands its token to requests, renews it when it
 //! has run out, and says what is wanted where there is none.
 //!
-//! Never: renews a login twice because two need it at once, or in two processes.
+//! Never: renews a login twice because two need it at once, or in two processes, and
+//! never forgets one but when its authorization server says that it is over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use longhaul_core::time::{Millis, Timestamp};
 use reqwest::{StatusCode, Url};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, CredentialStore, OAuthClientConfig, StoredCredentials,
-    WWWAuthenticateParams,
+    AuthError, AuthorizationManager, AuthorizationMetadataSource, CredentialStore,
+    OAuthClientConfig, StoredCredentials, WWWAuthenticateParams,
 };
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
@@ -21,7 +23,7 @@ use crate::mcp::auth::asks::Asks;
 use crate::mcp::auth::book::{Book, BookError, Facts, Hold, Record};
 use crate::mcp::auth::error::{said, told};
 use crate::mcp::auth::means::Login;
-use crate::mcp::auth::tokens;
+use crate::mcp::auth::pass::{Pass, Passed, Stuck};
 
 /// A token that ends within this is renewed before it is used.
 const EARLY: Millis = Millis::from_secs(30);
@@ -50,17 +52,22 @@ pub struct Standing {
     pub over: bool,
 }
 
-/// What a request is sent with.
-#[derive(Default)]
-pub(in crate::mcp) struct Pass {
-    /// The token.
-    pub(in crate::mcp) token: Option<String>,
-    /// Why there is none though somebody has logged in.
-    over: Option<&'static str>,
+/// Why a login is not renewed.
+enum Unrenewed {
+    /// As the SDK tells it.
+    Sdk(AuthError),
+    /// It was not asked for: nobody is there whom its refresh token is for.
+    Elsewhere(&'static str),
+}
+
+impl From<AuthError> for Unrenewed {
+    fn from(error: AuthError) -> Self {
+        Self::Sdk(error)
+    }
 }
 
 /// Holds the login at a server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::mcp) struct Keeper {
     server: String,
     url: Url,
@@ -117,27 +124,44 @@ impl Keeper {
 
     /// What a request is sent with; a token that was refused is not handed out
     /// again. The error says why that is not known.
-    pub(in crate::mcp) async fn pass(&self, refused: Option<&str>) -> Result<Pass, String> {
-        let book = self.book();
-        let Some(record) = book.read().map_err(|error| error.to_string())? else {
+    pub(in crate::mcp) async fn pass(&self, refused: Option<&str>) -> Passed {
+        if self.login.is_stranger {
             return Ok(Pass::default());
-        };
-        if let Some(pass) = self.usable(&record, refused) {
-            return Ok(pass);
         }
-        let renewed = async {
-            let hold = book.hold().await?;
-            // Whoever held it before us may have renewed it.
-            let Some(record) = book.read()? else {
-                return Ok(Ok(Pass::default()));
+        loop {
+            let Some(record) = self.book().read()? else {
+                return Ok(Pass::default());
             };
             if let Some(pass) = self.usable(&record, refused) {
-                return Ok(Ok(pass));
+                return Ok(pass);
             }
-            self.renewed(&book, &hold, record).await
+            let (renewal, is_ours) = self.login.renewals.join(&self.url, || {
+                let (keeper, refused) = (self.clone(), refused.map(str::to_owned));
+                async move { keeper.renewal(refused.as_deref()).await }.boxed()
+            });
+            let pass = renewal.await;
+            // Another may have waited for the very token that we were refused with.
+            let is_refused = pass.as_ref().is_ok_and(|pass| {
+                let token = pass.token.as_deref();
+                token.is_some() && token == refused
+            });
+            if is_ours || !is_refused {
+                return pass;
+            }
+        }
+    }
+
+    async fn renewal(&self, refused: Option<&str>) -> Passed {
+        let book = self.book();
+        let hold = book.hold().await?;
+        // Whoever held it before us may have renewed it.
+        let Some(record) = book.read()? else {
+            return Ok(Pass::default());
         };
-        let renewed: Result<Result<Pass, String>, BookError> = renewed.await;
-        renewed.map_err(|error| error.to_string())?
+        match self.usable(&record, refused) {
+            Some(pass) => Ok(pass),
+            None => self.renewed(&book, &hold, record).await,
+        }
     }
 
     /// What is had without asking anybody; none: it is to be renewed.
@@ -155,7 +179,7 @@ impl Keeper {
             until(record, &facts).is_none_or(|until| until > self.login.clock.now().plus(EARLY));
         let is_refused = refused == Some(facts.access_token.as_str());
         if is_fresh && !is_refused {
-            tokens::remember(&facts.access_token);
+            record.remember();
             return Some(Pass {
                 token: Some(facts.access_token),
                 over: None,
@@ -172,12 +196,7 @@ impl Keeper {
         }
     }
 
-    async fn renewed(
-        &self,
-        book: &Book,
-        hold: &Hold,
-        record: Record,
-    ) -> Result<Result<Pass, String>, BookError> {
+    async fn renewed(&self, book: &Book, hold: &Hold, record: Record) -> Passed {
         let shelf = Shelf::default();
         shelf.put(Some(record.credentials.clone()));
         let secret = self.secret(&record);
@@ -187,30 +206,38 @@ impl Keeper {
         let refresh = record.facts().and_then(|facts| facts.refresh_token);
         let secrets = [secret.as_deref(), refresh.as_deref(), self.url.query()];
         let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
-        let failed = |why: &str| Ok(Err(format!("its login could not be renewed: {why}")));
+        let failed = |why: &str| {
+            let command = command(&self.server);
+            Err(Stuck {
+                why: format!(
+                    "its login could not be renewed: {why}; try it again, or run `{command}`"
+                ),
+                wants_login: true,
+            })
+        };
         match timeout(RENEWS, Box::pin(asked)).await {
             Err(_) => failed("nobody answered in time"),
-            Ok(Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired)) => {
+            // Nothing else says that the login is over: what passes must not end it.
+            Ok(Err(Unrenewed::Sdk(AuthError::TokenRefreshRejected(_)))) => {
                 let mut gone = record;
                 gone.credentials.token_response = None;
                 book.write(hold, &gone)?;
-                Ok(Ok(Pass {
+                Ok(Pass {
                     token: None,
                     over: Some("its login was taken back"),
-                }))
+                })
             }
-            Ok(Err(error)) => failed(&told(&error, &secrets).0),
+            Ok(Err(Unrenewed::Sdk(error))) => failed(&told(&error, &secrets).0),
+            Ok(Err(Unrenewed::Elsewhere(why))) => failed(why),
             Ok(Ok(())) => {
                 let Some(credentials) = shelf.take() else {
                     return failed("nothing came of it");
                 };
                 let record = Record::new(&self.url, record.client_secret, credentials);
                 book.write(hold, &record)?;
+                record.remember();
                 let token = record.facts().map(|facts| facts.access_token);
-                if let Some(token) = &token {
-                    tokens::remember(token);
-                }
-                Ok(Ok(Pass { token, over: None }))
+                Ok(Pass { token, over: None })
             }
         }
     }
@@ -220,7 +247,7 @@ impl Keeper {
         shelf: &Shelf,
         record: &Record,
         secret: Option<String>,
-    ) -> Result<(), AuthError> {
+    ) -> Result<(), Unrenewed> {
         let asks = Asks::of(&self.url)
             .await
             .map_err(AuthError::InternalError)?;
@@ -229,9 +256,14 @@ impl Keeper {
             AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks)).await?;
         manager.set_credential_store(shelf.clone());
         let found = manager.resolve_metadata().await?;
-        // What one authorization server gave is none of another's business.
+        // What one authorization server gave is none of another's business. And one
+        // that can't be asked for a while looks to the SDK like one that says nothing.
         if found.metadata.issuer != record.credentials.issuer {
-            return Err(AuthError::AuthorizationRequired);
+            let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
+            return Err(Unrenewed::Elsewhere(match is_silent {
+                true => "it does not say now who renews it",
+                false => "it names another authorization server than the one that gave it",
+            }));
         }
         manager.set_metadata(found.metadata);
         let client = OAuthClientConfig::new(&record.credentials.client_id, self.url.as_str());

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::time::Clock;
 
+use crate::mcp::auth::pass::Renewals;
 use crate::mcp::auth::tokens;
 
 /// So much of what a server says about a login is kept.
@@ -50,6 +51,9 @@ pub struct Login {
     pub(in crate::mcp) clock: Arc<dyn Clock>,
     /// What the server said when it last refused.
     heard: Arc<Mutex<Option<String>>>,
+    pub(super) renewals: Renewals,
+    /// Asks as somebody who has no login.
+    pub(super) is_stranger: bool,
 }
 
 impl Login {
@@ -63,7 +67,22 @@ impl Login {
             oauth,
             clock,
             heard: Arc::default(),
+            renewals: Renewals::default(),
+            is_stranger: false,
         }
+    }
+
+    /// The same for somebody who has not logged in: what they hear is heard here too.
+    pub(in crate::mcp) fn as_stranger(&self) -> Self {
+        Self {
+            is_stranger: true,
+            ..self.clone()
+        }
+    }
+
+    /// Waits for renewals that are under way, but not for long.
+    pub(in crate::mcp) async fn settle(&self) {
+        self.renewals.settle().await;
     }
 
     pub(super) fn hear(&self, challenge: &str) {

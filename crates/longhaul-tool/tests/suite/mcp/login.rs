@@ -40,6 +40,7 @@ async fn a_login_is_made_once_and_used_until_it_is_forgotten() {
     assert!(!seen.contains("s3cret"), "{seen}");
     // A server that repeats it does not bring it into a journal.
     let said = call(&servers, "leak", json!({})).await.unwrap();
+    assert!(said.contains("access-s3cret-1"), "{said}");
     assert!(!without_tokens(&said).contains("s3cret"), "{said}");
     assert!(soon(servers.logout("guarded")).await.unwrap());
     assert!(!soon(servers.logout("guarded")).await.unwrap());
@@ -178,4 +179,78 @@ async fn what_a_login_needs_is_asked_of_nobody_whom_the_server_must_not_name() {
     assert!(!server.kept()[0].0.contains("our-s3cret"));
     assert_eq!(call(&known, "greet", json!({})).await.unwrap(), "Hello.");
     soon(known.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_passes_does_not_end_a_login() {
+    let server = Guarded::start();
+    let servers = server.worker();
+    server.log_in(&servers, "").await.unwrap();
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
+    server.get("/do?revoke=1").await;
+    for (amiss, mended, why) in [
+        ("well_known=503", "well_known=0", "503"),
+        ("well_known=404", "well_known=0", "does not say now who"),
+        (
+            "refresh_error=%22invalid_client%22",
+            "refresh_error=null",
+            "invalid_client",
+        ),
+    ] {
+        server.get(&format!("/do?{amiss}")).await;
+        let failure = call(&servers, "greet", json!({})).await.unwrap_err();
+        let words = failure.to_string();
+        assert!(!failure.is_unknown(), "{words}");
+        assert!(words.contains("could not be renewed"), "{words}");
+        assert!(words.contains(why), "{words}");
+        assert!(
+            words.ends_with("run `longhaul mcp login guarded`"),
+            "{words}"
+        );
+        // Neither is whoever comes new told anything else.
+        let words = turned_away(&server.worker()).await;
+        assert!(words.contains(why), "{words}");
+        let kept = server.kept();
+        assert!(kept[0].0.contains("refresh-s3cret-1"), "it stays");
+        assert!(!servers.standing("guarded").unwrap().unwrap().over);
+        server.get(&format!("/do?{mended}")).await;
+    }
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
+    soon(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_nobody_waits_for_is_kept_all_the_same() {
+    let server = Guarded::start();
+    let servers = server.worker();
+    server.get("/do?lasts=5").await;
+    server.log_in(&servers, "").await.unwrap();
+    server.get("/do?gate=false").await;
+    tokio::select! {
+        _ = servers.tools("guarded", None, RUN) => panic!("it waits for the renewal"),
+        _ = soon(server.get("/arrived")) => {}
+    }
+    assert!(server.kept()[0].0.contains("refresh-s3cret-1"));
+    server.get("/do?gate=true").await;
+    soon(servers.close()).await;
+    assert!(server.kept()[0].0.contains("refresh-s3cret-2"));
+    let other = server.worker();
+    assert_eq!(call(&other, "greet", json!({})).await.unwrap(), "Hello.");
+    assert_eq!(server.seen().await["refreshes"], 1);
+    soon(other.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_wants_is_asked_as_a_stranger() {
+    let server = Guarded::start();
+    let servers = server.worker();
+    assert!(soon(servers.wants_login("guarded")).await.unwrap());
+    server.log_in(&servers, "").await.unwrap();
+    assert!(soon(servers.wants_login("guarded")).await.unwrap());
+    // Only calls want one.
+    server.get("/do?open=true").await;
+    assert!(!soon(servers.wants_login("guarded")).await.unwrap());
+    assert!(soon(servers.publishes_login("guarded")).await.unwrap());
+    server.get("/do?well_known=404").await;
+    assert!(!soon(servers.publishes_login("guarded")).await.unwrap());
 }

@@ -135,7 +135,7 @@ impl Guarded {
         };
         let (led_to, page) = soon(async { tokio::join!(door.wait(began.state()), browser) }).await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-        soon(began.finish(&led_to.unwrap())).await
+        soon(began.finish(&led_to)).await
     }
 
     /// Opens an address of the server, and says where it leads.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul::assemble::line::{Line, Report};
+use longhaul::assemble::line::{Line, Report, Unheard};
 use longhaul::assemble::{clients, slow, supplies};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
@@ -53,6 +53,7 @@ struct Checked {
 struct Trouble {
     exit: Exit,
     why: String,
+    needs_login: bool,
 }
 
 impl Check {
@@ -139,6 +140,7 @@ async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Check
                 Err(why) => Err(Trouble {
                     exit: Exit::Usage,
                     why,
+                    needs_login: false,
                 }),
                 Ok(()) => ask(line, &name).await,
             };
@@ -159,10 +161,17 @@ async fn ask(line: &dyn Line, name: &str) -> Result<Report, Trouble> {
         ));
     });
     let asked = asked.await;
-    let late = || Err(format!("no whole answer in {most} s"));
-    asked.unwrap_or_else(|_| late()).map_err(|why| Trouble {
+    let late = || {
+        Err(Unheard {
+            why: format!("no whole answer in {most} s"),
+            needs_login: false,
+        })
+    };
+    let asked = asked.unwrap_or_else(|_| late());
+    asked.map_err(|Unheard { why, needs_login }| Trouble {
         exit: Exit::Busy,
         why,
+        needs_login,
     })
 }
 
@@ -245,7 +254,7 @@ fn shown(one: &Checked) -> Value {
             "tools": [],
             "notes": [],
             "message": trouble.why,
-            "needs_login": trouble.why.contains(&format!("longhaul mcp login {}", one.name)),
+            "needs_login": trouble.needs_login,
         }),
     }
 }

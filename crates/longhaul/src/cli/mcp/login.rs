@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::{clients, supplies};
 use longhaul::config::settings::Config;
@@ -17,7 +16,7 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::Way;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
-use longhaul_tool::mcp::{Began, Door, LoginError, McpError, Servers, Standing, Visit};
+use longhaul_tool::mcp::{Began, Door, LoginError, Servers, Standing, Visit};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -85,12 +84,16 @@ impl Login {
     async fn log_in(&self, servers: &Servers, port: Option<u16>) -> anyhow::Result<Exit> {
         let before = servers.standing(&self.name).map_err(failed)?;
         say::talk(&format!("{}: asking what it wants ...", self.name));
-        let wants = wants(servers, &self.name).await?;
+        let wants = wants(servers, &self.name, before.is_some()).await?;
         let scopes = self.scope.iter().flat_map(|scope| scope.split_whitespace());
         let scopes: Vec<String> = scopes.map(str::to_owned).collect();
         if !wants && before.is_none() && scopes.is_empty() {
-            self.tell("needs no login", None)?;
-            return Ok(Exit::Done);
+            // Strangers may see what it has, and still not use it.
+            let says_how = servers.publishes_login(&self.name).await;
+            if !says_how.map_err(failed)? {
+                self.tell("needs no login", None)?;
+                return Ok(Exit::Done);
+            }
         }
         let door = Door::open(port).await.map_err(|error| {
             let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
@@ -101,7 +104,7 @@ impl Login {
         let began = servers.login(&self.name, &Visit { redirect, scopes }).await;
         let began = began.map_err(failed)?;
         self.show(&began);
-        let Some(led_to) = self.led_to(&door, &began).await? else {
+        let Some(led_to) = led_to(&door, &began).await else {
             let words = format!(
                 "nobody came back within {} minutes",
                 PERSON_MAX.as_secs() / 60
@@ -128,33 +131,6 @@ impl Login {
         }
     }
 
-    /// Where the browser was sent, as it says itself or as somebody pastes it; none:
-    /// nobody came in time.
-    async fn led_to(&self, door: &Door, began: &Began) -> anyhow::Result<Option<String>> {
-        let mut pasted = pasted();
-        let comes = async {
-            loop {
-                tokio::select! {
-                    came = door.wait(began.state()) => {
-                        return came.context("the browser can't be waited for");
-                    }
-                    Some(line) = pasted.recv() => {
-                        if began.is_answered_by(&line) {
-                            return Ok(line);
-                        }
-                        if !line.trim().is_empty() {
-                            say::talk("That is not the address that this login ends at.");
-                        }
-                    }
-                }
-            }
-        };
-        match tokio::time::timeout(PERSON_MAX, comes).await {
-            Ok(led_to) => led_to.map(Some),
-            Err(_) => Ok(None),
-        }
-    }
-
     fn tell(&self, word: &str, standing: Option<&Standing>) -> anyhow::Result<()> {
         if self.json {
             let told = json!({
@@ -176,16 +152,41 @@ fn may(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>, name: &str) -> a
     Ok(served.may(name).map_err(Failure::usage)?)
 }
 
-/// Whether a server wants a login that it does not have.
-async fn wants(servers: &Servers, name: &str) -> anyhow::Result<bool> {
-    match servers.check(name).await {
-        Ok(_) => Ok(false),
-        Err(McpError::Login { .. }) => Ok(true),
+/// Whether a server wants a login of a stranger. Where there was a login before, that
+/// is known, and whatever is wrong with it must not be in the way of a new one.
+async fn wants(servers: &Servers, name: &str, had: bool) -> anyhow::Result<bool> {
+    match servers.wants_login(name).await {
+        Ok(wants) => Ok(wants),
+        Err(_) if had => Ok(true),
         Err(error) => Err(Failure::usage(error.to_string())
             .exit(Exit::Busy)
             .hint("see how it stands", "longhaul mcp ls")
             .into()),
     }
+}
+
+/// Where the browser was sent, as it says itself or as somebody pastes it; none:
+/// nobody came in time.
+async fn led_to(door: &Door, began: &Began) -> Option<String> {
+    let mut pasted = pasted();
+    let comes = async {
+        // Once for all lines: whoever is being heard is heard to the end.
+        let mut comes = std::pin::pin!(door.wait(began.state()));
+        loop {
+            tokio::select! {
+                led_to = &mut comes => return led_to,
+                Some(line) = pasted.recv() => {
+                    if began.is_answered_by(&line) {
+                        return line;
+                    }
+                    if !line.trim().is_empty() {
+                        say::talk("That is not the address that this login ends at.");
+                    }
+                }
+            }
+        }
+    };
+    tokio::time::timeout(PERSON_MAX, comes).await.ok()
 }
 
 /// A login that came to nothing.

@@ -1,0 +1,98 @@
+//! What a request is sent with, and the one renewal that all wait for who need it.
+//!
+//! Never: ends a renewal because nobody waits for it any more. Its answer may be the
+//! only one that holds the next token.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use reqwest::Url;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::mcp::auth::book::BookError;
+
+/// So long renewals that are under way are waited for at the end.
+const ENDS: Duration = Duration::from_secs(10);
+
+/// What a request is sent with.
+#[derive(Clone, Default)]
+pub(in crate::mcp) struct Pass {
+    /// The token.
+    pub(in crate::mcp) token: Option<String>,
+    /// Why there is none though somebody has logged in.
+    pub(super) over: Option<&'static str>,
+}
+
+/// Why it is not known what a request is sent with.
+#[derive(Debug, Clone)]
+pub(in crate::mcp) struct Stuck {
+    /// In words.
+    pub(in crate::mcp) why: String,
+    /// To log in anew would help.
+    pub(in crate::mcp) wants_login: bool,
+}
+
+impl From<BookError> for Stuck {
+    fn from(error: BookError) -> Self {
+        Self {
+            why: error.to_string(),
+            wants_login: false,
+        }
+    }
+}
+
+pub(in crate::mcp) type Passed = Result<Pass, Stuck>;
+
+/// A renewal that any number wait for.
+type Waited = Shared<BoxFuture<'static, Passed>>;
+
+/// The renewals under way, by the addresses of their servers. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Renewals(Arc<Mutex<BTreeMap<Url, (Waited, AbortHandle)>>>);
+
+impl Renewals {
+    /// The renewal at this address that is under way, or this one; and whether it is
+    /// this one. It goes on when whoever waits for it does not.
+    pub(super) fn join(
+        &self,
+        at: &Url,
+        new: impl FnOnce() -> BoxFuture<'static, Passed>,
+    ) -> (Waited, bool) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((waited, task)) = open.get(at)
+            && !task.is_finished()
+        {
+            return (waited.clone(), false);
+        }
+        let task = tokio::spawn(new());
+        let handle = task.abort_handle();
+        let waited = task.map(|ended| {
+            ended.unwrap_or_else(|_| {
+                Err(Stuck {
+                    why: "its login could not be renewed: this process is ending".to_owned(),
+                    wants_login: false,
+                })
+            })
+        });
+        let waited = waited.boxed().shared();
+        open.insert(at.clone(), (waited.clone(), handle));
+        (waited, true)
+    }
+
+    /// Waits until none is under way, but not for long.
+    pub(super) async fn settle(&self) {
+        let open = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let open = open.into_values().filter(|(_, task)| !task.is_finished());
+        let all = futures_util::future::join_all(open.map(|(waited, _)| waited));
+        // What takes longer is lost with the process.
+        _ = timeout(ENDS, all).await;
+    }
+}
