@@ -71,11 +71,11 @@ pub(crate) fn appraise_input(
         Err(why) => return unknown(card.name.as_str(), &why),
     };
     let problem = equipped.fault(&input);
-    let (class, subjects, opaque) = match &equipped.tool {
+    let said = match &equipped.tool {
         // What never executes may stand beside anything.
-        None => (EffectClass::Pure, Vec::new(), false),
+        None => Said::nothing(),
         // What does not fit its schema is not shown to the tool either.
-        Some(_) if problem.is_some() => (EffectClass::Pure, Vec::new(), false),
+        Some(_) if problem.is_some() => Said::nothing(),
         Some(tool) => match ask(&**tool, &input, &capsule.injected(run)) {
             Ok(said) => said,
             Err(why) => return unknown(card.name.as_str(), &why),
@@ -83,9 +83,10 @@ pub(crate) fn appraise_input(
     };
     Appraisal {
         tool: card.name.clone(),
-        class: told_class(&capsule.agent, &card.name, (&subjects, opaque)).unwrap_or(class),
-        subjects,
-        opaque,
+        class: told_class(&capsule.agent, &card.name, &said).unwrap_or(said.class),
+        subjects: said.subjects,
+        injected: said.injected,
+        opaque: said.opaque,
         problem,
         verifies: card.verifies,
         in_doubt: card.in_doubt,
@@ -93,18 +94,48 @@ pub(crate) fn appraise_input(
     }
 }
 
-/// What a tool says of a call; a panic in its code is a reason not to make it.
+/// What a tool says of a call.
+struct Said {
+    class: EffectClass,
+    subjects: Vec<String>,
+    /// The subjects that only the context gives.
+    injected: Vec<String>,
+    opaque: bool,
+}
+
+impl Said {
+    const fn nothing() -> Self {
+        Self {
+            class: EffectClass::Pure,
+            subjects: Vec::new(),
+            injected: Vec::new(),
+            opaque: false,
+        }
+    }
+}
+
+/// Asks a tool about a call; a panic in its code is a reason not to make it.
 fn ask(
     tool: &dyn Tool,
     input: &Value,
     context: &BTreeMap<String, RawJson>,
-) -> Result<(EffectClass, Vec<String>, bool), String> {
+) -> Result<Said, String> {
     let said = catch_unwind(AssertUnwindSafe(|| {
-        (
-            tool.class(input),
-            tool.subjects_in(input, context),
-            tool.is_opaque(input),
-        )
+        let subjects = tool.subjects_in(input, context);
+        let injected = match context.is_empty() {
+            true => Vec::new(),
+            false => {
+                let read = tool.subjects(input);
+                let unread = subjects.iter().filter(|subject| !read.contains(subject));
+                unread.cloned().collect()
+            }
+        };
+        Said {
+            class: tool.class(input),
+            subjects,
+            injected,
+            opaque: tool.is_opaque(input),
+        }
     }));
     said.map_err(|panic| {
         let words = mishap::words(&*panic);
@@ -122,16 +153,12 @@ fn read(input: &RawJson) -> Result<Value, String> {
 /// The class that the agent's file gives a call: by the first of its words that
 /// matches the tool and every subject. Where subjects can't be read, only a word
 /// about every call of the tool counts.
-fn told_class(
-    agent: &Agent,
-    tool: &ToolName,
-    (subjects, opaque): (&[String], bool),
-) -> Option<EffectClass> {
+fn told_class(agent: &Agent, tool: &ToolName, said: &Said) -> Option<EffectClass> {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
     let told = agent.effects.iter().find(|rule| {
         let fits = rule.subject.as_ref().is_none_or(|glob| {
-            let mut subjects = subjects.iter();
-            !opaque && subjects.all(|subject| matches(glob, subject))
+            let mut subjects = said.subjects.iter();
+            !said.opaque && subjects.all(|subject| matches(glob, subject))
         });
         matches(&rule.tool, tool.as_str()) && fits
     });
@@ -143,6 +170,7 @@ fn unknown(name: &str, problem: &str) -> Appraisal {
         tool: ToolName::lossy(name),
         class: EffectClass::Pure,
         subjects: Vec::new(),
+        injected: Vec::new(),
         opaque: false,
         problem: Some(problem.to_owned()),
         verifies: false,

@@ -39,6 +39,10 @@ pub struct GateView {
     /// What stands frozen: the call's input, or the newest edit of it.
     #[schema(schema_with = schema::any)]
     pub input: Option<RawJson>,
+    /// What the call is about beside its input: what the runtime says and not the
+    /// model, such as whom a message is for.
+    #[serde(default)]
+    pub about: Vec<String>,
     /// What is known about the call beside its input.
     #[schema(schema_with = schema::any)]
     pub facts: Option<RawJson>,
@@ -136,6 +140,7 @@ impl From<&GateRow> for GateView {
             reason: None,
             tool: spec.tool.clone(),
             input: standing_input(gate).cloned(),
+            about: spec.about.clone(),
             facts: None,
             diff: None,
             digest: standing_digest(gate),

@@ -143,6 +143,9 @@ pub struct Appraisal {
     /// What rules match against: a command's parts, a path, a recipient.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<String>,
+    /// Those of them that nobody reads in the input: the runtime injects them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub injected: Vec<String>,
     /// A part of it can't be read before it runs, such as a command inside a
     /// command: it counts as matching every rule that asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -140,6 +140,10 @@ pub struct GateSpec {
     /// The frozen input or result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
+    /// What that call is about beside its input: what the runtime says and not the
+    /// model, such as whom a message is for. The digest is of that too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
     /// Answers to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -180,6 +184,7 @@ impl GateSpec {
             call: None,
             tool: None,
             input: None,
+            about: Vec::new(),
             options: Vec::new(),
             digest: None,
             pattern: None,

@@ -88,6 +88,33 @@ async fn a_rule_may_be_about_what_the_runtime_injects() {
 }
 
 #[tokio::test]
+async fn what_the_runtime_injects_is_shown_at_the_gate() {
+    let mut digests = Vec::new();
+    for recipient in [Some("anna"), None] {
+        let deeds = Deeds::default();
+        let house = sending(&deeds, vec![rule(None, ask())])
+            .agent(|agent| agent.context = vec!["recipient".into()])
+            .at_work();
+        let mut task = Task::new("tester", "Do it.");
+        let context = recipient.map(|name| ("recipient".to_owned(), RawJson::of(&name)));
+        task.context.extend(context);
+        let run = house.longhaul.submit(task).await.unwrap();
+        let gate = house.gate(run).await;
+        let view = longhaul_engine::gate_view::GateView::from(&gate);
+        let about: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
+        assert_eq!((&gate.spec.about, &view.about), (&about, &about));
+        let input = view.input.unwrap();
+        assert!(!input.as_str().contains("anna"), "{input:?}");
+        digests.push(view.digest);
+        let yes = answer(&gate, Decision::Approve);
+        house.longhaul.answer(gate.spec.id, yes).await.unwrap();
+        house.ended(run).await;
+        assert_eq!(deeds.count("send begins"), 1);
+    }
+    assert_ne!(digests[0], digests[1]);
+}
+
+#[tokio::test]
 async fn an_approval_names_what_was_shown() {
     let deeds = Deeds::default();
     let house = sending(&deeds, vec![rule(None, ask())]).at_work();

@@ -98,9 +98,11 @@ fn frozen_call(draft: &Draft<'_>, call: &Call, kind: GateKind, ask: String) -> G
         call: gate.call,
         tool: gate.tool.as_deref(),
         input: call.arguments(),
+        about: &call.appraisal.injected,
     };
     gate.digest = Some(digest(draft.run, &frozen));
     gate.input = Some(call.arguments().clone());
+    gate.about.clone_from(&call.appraisal.injected);
     gate
 }
 
@@ -143,6 +145,7 @@ pub(super) fn result_gate(draft: &mut Draft<'_>, policy: &ResultGate) -> Result<
         call: None,
         tool: None,
         input: &input,
+        about: &[],
     };
     let digest = digest(draft.run, &frozen);
     draft.raise(GateSpec {

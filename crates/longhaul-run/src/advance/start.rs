@@ -30,7 +30,10 @@ pub(super) fn start_turn(draft: &mut Draft<'_>, purpose: Purpose) -> Result<Go, 
     if let Some(max) = draft.control.policy.max_turns
         && draft.control.turns >= max
     {
-        let words = format!("the run has made the {max} turns it may make");
+        let words = match max {
+            1 => "the run has made the 1 turn it may make".to_owned(),
+            max => format!("the run has made the {max} turns it may make"),
+        };
         let hint = "raise max_turns in the agent's file";
         return close::fail(draft, Fault::new("turn_limit", words, hint));
     }

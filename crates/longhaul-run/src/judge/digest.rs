@@ -15,6 +15,7 @@ pub(crate) struct Frozen<'a> {
     pub(crate) call: Option<CallId>,
     pub(crate) tool: Option<&'a str>,
     pub(crate) input: &'a RawJson,
+    pub(crate) about: &'a [String],
 }
 
 /// The digest of a frozen call or result, with everything that bears on it.
@@ -25,7 +26,7 @@ pub(crate) fn digest(run: &Run, frozen: &Frozen<'_>) -> Hash {
         .iter()
         .map(|(name, value)| (name.clone(), exact(value)))
         .collect();
-    let value = json!({
+    let mut value = json!({
         "v": 1,
         "gate": frozen.gate,
         "run": run.id,
@@ -35,6 +36,9 @@ pub(crate) fn digest(run: &Run, frozen: &Frozen<'_>) -> Hash {
         "context": context,
         "agent": run.task.definition,
     });
+    if !frozen.about.is_empty() {
+        value["about"] = json!(frozen.about);
+    }
     Hash::of(canonical(&value).as_bytes())
 }
 

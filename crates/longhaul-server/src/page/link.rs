@@ -34,6 +34,8 @@ struct LinkPage {
     ask: String,
     tool: Option<String>,
     frozen: String,
+    /// What the runtime says of the call, and not the model.
+    about: Vec<String>,
     edited_by: Option<String>,
     agent: String,
     run: String,
@@ -147,6 +149,7 @@ async fn draw(
         ask: view.ask.clone(),
         tool: view.tool.clone(),
         frozen: view.input.as_ref().map(frozen).unwrap_or_default(),
+        about: view.about.clone(),
         edited_by: view.edited_by.clone(),
         agent: row.agent.to_string(),
         run: view.run.to_string(),

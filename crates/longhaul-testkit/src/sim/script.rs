@@ -135,6 +135,7 @@ pub fn appraise(call: &ToolCall) -> Appraisal {
         tool: tool_name(&call.name),
         class,
         subjects: vec![call.name.clone()],
+        injected: Vec::new(),
         opaque: false,
         problem: (call.name == "nonsense").then(|| "there is no such tool".to_owned()),
         verifies,

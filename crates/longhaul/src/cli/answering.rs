@@ -99,6 +99,10 @@ fn what(gate: &GateView) -> String {
         (Some(tool), Some(input)) => short(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => short(&gate.ask),
     };
+    let said = match gate.about.is_empty() {
+        true => said,
+        false => format!("{said}   set for it: {}", short(&gate.about.join(", "))),
+    };
     let digest = gate.digest.map(|digest| digest.to_string());
     let digest = digest
         .as_deref()

@@ -48,6 +48,12 @@ fn lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     lines[0] = format!("{}  {title}", lines[0]);
     lines.push(format!("  {}", plain::line(&gate.ask)));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
+    for told in &gate.about {
+        lines.push(format!(
+            "  set for it, not by the model: {}",
+            plain::line(told)
+        ));
+    }
     if let Some(editor) = &gate.edited_by {
         lines.push(format!("  changed by {}", plain::line(editor)));
     }

@@ -16,6 +16,7 @@ const GATE_FIELDS: &[&str] = &[
     "reason",
     "tool",
     "input",
+    "about",
     "facts",
     "diff",
     "digest",

@@ -177,6 +177,7 @@ fn one_call(call: &str, index: usize) -> (ToolCall, Appraisal) {
             _ => EffectClass::Once,
         },
         subjects: parts.map(str::to_owned).collect(),
+        injected: Vec::new(),
         opaque: command
             .as_ref()
             .is_some_and(|command| command.contains("$(")),
