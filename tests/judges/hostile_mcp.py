@@ -212,6 +212,13 @@ def asks_with_defaults(call):
 
 
 @tool()
+def asks_oddly(call):
+    ASKED.update(call=call["id"], said={}, alone=True)
+    form = {"type": "object", "properties": {"a": call["params"]["arguments"]["field"]}}
+    send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": form}})
+
+
+@tool()
 def asks(call):
     ASKED.update(call=call["id"], said={})
     send({"id": "e", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}})

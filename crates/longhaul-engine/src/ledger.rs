@@ -168,6 +168,27 @@ impl Ledger {
         }
     }
 
+    /// Writes what a call says and must be read about afterwards. What the heart
+    /// does not take, as the run is stopping, is let go.
+    pub(crate) async fn note(&mut self, input: Input) -> Result<Told, Error> {
+        loop {
+            if !self.is_ours() {
+                return Ok(Told::Gone);
+            }
+            let Ok(batch) = decide(&self.run, input.clone(), Moment::at(self.now())) else {
+                return Ok(Told::On);
+            };
+            if batch.is_empty() {
+                return Ok(Told::On);
+            }
+            match self.append(batch).await? {
+                Wrote::Stands | Wrote::Short(_) => return Ok(Told::On),
+                Wrote::MovedOn => self.catch_up().await?,
+                Wrote::Lost => return Ok(Told::Gone),
+            }
+        }
+    }
+
     /// Writes what may as well be lost, such as how far a call is: once, and without
     /// waiting for a store that can't write now.
     pub(crate) async fn mention(&mut self, input: Input) -> Result<Told, Error> {

@@ -175,6 +175,12 @@ pub struct Stay {
 pub trait Progress: Send + Sync + std::fmt::Debug {
     /// So far it is, in percent where that is known, and in words.
     fn report(&self, percent: Option<u8>, message: &str);
+
+    /// Something that must be read about afterwards, such as what was answered in
+    /// the user's name: it is not left out for what is said after it.
+    fn record(&self, message: &str) {
+        self.report(None, message);
+    }
 }
 
 /// Nobody listens.

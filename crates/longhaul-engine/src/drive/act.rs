@@ -23,6 +23,7 @@ use crate::drive::bound::bound;
 use crate::drive::desk::Desk;
 use crate::drive::hands::{Begun, CALL_TIMEOUT, Ended, Hands};
 use crate::error::Error;
+use crate::ledger::Told;
 
 /// After the first of several calls has ended, the others have so long to be
 /// told with it; slower ones are told later.
@@ -45,6 +46,12 @@ pub(super) async fn act(desk: &mut Desk, todos: Vec<Todo>) -> Result<Option<Inpu
         return Ok(None);
     }
     let gathered = gather(desk).await?;
+    // Before the ends: of a call that has ended nothing is taken any more.
+    for word in desk.gauge.lasting() {
+        let Ok(Told::On) = desk.ledger.note(word).await else {
+            break;
+        };
+    }
     let Some(ended) = gathered.filter(|ended| !ended.is_empty()) else {
         return Ok(None);
     };

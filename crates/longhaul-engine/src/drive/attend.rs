@@ -6,9 +6,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 
 use longhaul_core::time::Clock;
-use longhaul_run::Input;
 
-use crate::drive::gauge::Gauge;
+use crate::drive::gauge::{Gauge, Spoken};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::ledger::{Ledger, Told};
@@ -49,10 +48,18 @@ pub(super) struct Ears<'a> {
 }
 
 /// The next word of a call, if anybody listens.
-async fn heard_of(gauge: Option<(&Gauge, &dyn Clock)>) -> Input {
+async fn heard_of(gauge: Option<(&Gauge, &dyn Clock)>) -> Spoken {
     match gauge {
         Some((gauge, clock)) => gauge.next(clock).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Writes a word of a call as it deserves.
+async fn pass_on(ledger: &mut Ledger, word: Spoken) -> Result<Told, Error> {
+    match word {
+        Spoken::Passing(word) => ledger.mention(word).await,
+        Spoken::Lasting(word) => ledger.note(word).await,
     }
 }
 
@@ -88,7 +95,7 @@ impl Ears<'_> {
                 () = self.ledger.nudged() => {}
                 word = heard_of(self.gauge) => {
                     let mut done = None;
-                    let telling = pin!(self.ledger.mention(word));
+                    let telling = pin!(pass_on(self.ledger, word));
                     // However long the store takes: the calls go on meanwhile.
                     let told = beside(work.as_mut(), telling, &mut done).await?;
                     match (done, told) {

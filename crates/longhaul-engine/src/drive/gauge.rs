@@ -1,8 +1,10 @@
-//! How far the calls of a run are: the newest word of each, told now and then.
+//! How far the calls of a run are: the newest word of each, told now and then, and
+//! what must be read about afterwards, told as it is.
 //!
 //! Never: keeps what nobody will hear. A call that has ended says nothing more, and
 //! a tool that talks all the time is heard once a second.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::CallId;
@@ -23,6 +25,13 @@ const SLOW_PACE: Millis = Millis::from_secs(60);
 /// The longest word.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
+/// So many lasting words of one call are passed on, each so long.
+const LASTING_MAX: u32 = 16;
+const LASTING_CHARS_MAX: usize = 500;
+
+/// What is said in the place of those after them.
+const NO_MORE: &str = "there is more of this kind, which is not written down";
+
 /// How far the calls of a run are. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gauge(Arc<Inner>);
@@ -31,6 +40,8 @@ pub(super) struct Gauge(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     bell: Notify,
+    /// Rung for lasting words, which wait for no pace.
+    urgent: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +50,17 @@ struct State {
     calls: Vec<Heard>,
     /// When somebody was told, by the clock that never goes back.
     told: Option<u64>,
+    /// Lasting words that nobody heard. They stay when their call ends.
+    lasting: VecDeque<Input>,
+}
+
+/// A word of a call.
+#[derive(Debug)]
+pub(super) enum Spoken {
+    /// It may as well be lost.
+    Passing(Input),
+    /// It must be read about afterwards.
+    Lasting(Input),
 }
 
 /// What is heard of a call.
@@ -50,6 +72,8 @@ struct Heard {
     /// How many of its words were passed on, and when the last of them was.
     count: u32,
     told: Option<u64>,
+    /// How many lasting words it has said.
+    lasted: u32,
 }
 
 impl Heard {
@@ -86,6 +110,7 @@ impl Gauge {
             word: None,
             count: 0,
             told: None,
+            lasted: 0,
         };
         self.with(|state| state.calls.push(heard));
         Open {
@@ -105,16 +130,32 @@ impl Gauge {
 
     /// The next word, when there is one and it is time to pass it on. To stop
     /// waiting for it loses nothing.
-    pub(super) async fn next(&self, clock: &dyn Clock) -> Input {
+    pub(super) async fn next(&self, clock: &dyn Clock) -> Spoken {
         loop {
-            let rung = self.0.bell.notified();
+            let (rung, urgent) = (self.0.bell.notified(), self.0.urgent.notified());
             let nanos = clock.nanos();
-            match self.with(|state| state.take(nanos)) {
-                Due::Now(input) => return input,
-                Due::In(span) => clock.sleep_until(clock.now().plus(span)).await,
-                Due::Never => rung.await,
+            let due = self.with(|state| match state.lasting.pop_front() {
+                Some(word) => Err(word),
+                None => Ok(state.take(nanos)),
+            });
+            match due {
+                Err(word) => return Spoken::Lasting(word),
+                Ok(Due::Now(input)) => return Spoken::Passing(input),
+                Ok(Due::In(span)) => tokio::select! {
+                    () = clock.sleep_until(clock.now().plus(span)) => {}
+                    () = urgent => {}
+                },
+                Ok(Due::Never) => tokio::select! {
+                    () = rung => {}
+                    () = urgent => {}
+                },
             }
         }
+    }
+
+    /// The lasting words that nobody has heard yet, of calls that have ended too.
+    pub(super) fn lasting(&self) -> VecDeque<Input> {
+        self.with(|state| std::mem::take(&mut state.lasting))
     }
 }
 
@@ -186,6 +227,29 @@ impl Progress for Reporter {
         });
         self.gauge.0.bell.notify_one();
     }
+
+    fn record(&self, message: &str) {
+        let message = self.redact.redact(message);
+        let message: String = message.chars().take(LASTING_CHARS_MAX).collect();
+        self.gauge.with(|state| {
+            let mut calls = state.calls.iter_mut();
+            let Some(heard) = calls.find(|heard| heard.call == self.call) else {
+                return;
+            };
+            let message = match heard.lasted {
+                before if before < LASTING_MAX => message,
+                LASTING_MAX => NO_MORE.to_owned(),
+                _ => return,
+            };
+            heard.lasted += 1;
+            state.lasting.push_back(Input::Progress {
+                call: self.call,
+                percent: None,
+                message,
+            });
+        });
+        self.gauge.0.urgent.notify_one();
+    }
 }
 
 #[cfg(test)]
@@ -213,5 +277,29 @@ mod tests {
         gauge.reporter(calls[1], &redact).report(None, "begun");
         let due = gauge.with(|state| state.take(3_600 * SECOND));
         assert!(matches!(due, Due::Now(Input::Progress { call, .. }) if call == calls[1]));
+    }
+
+    #[test]
+    fn what_lasts_is_bounded_and_outlives_its_call() {
+        let gauge = Gauge::default();
+        let call = CallId { turn: 1, index: 1 };
+        let open = gauge.begin(call);
+        let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoSecrets);
+        let reporter = gauge.reporter(call, &redact);
+        for _ in 0..100 {
+            reporter.report(None, "still there");
+            reporter.record(&"é".repeat(600));
+        }
+        drop(open);
+        reporter.record("too late");
+        let words = gauge.lasting().into_iter().map(|word| match word {
+            Input::Progress { message, .. } => message,
+            other => format!("{other:?}"),
+        });
+        let words: Vec<String> = words.collect();
+        assert_eq!(words.len(), 17);
+        assert!(words[..16].iter().all(|word| *word == "é".repeat(500)));
+        assert_eq!(words[16], NO_MORE);
+        assert!(gauge.lasting().is_empty());
     }
 }

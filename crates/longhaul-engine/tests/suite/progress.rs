@@ -78,6 +78,42 @@ async fn a_call_is_heard_once_a_second() {
 }
 
 #[tokio::test]
+async fn what_must_be_read_about_afterwards_is_never_left_out() {
+    let work = Hand::new("work", Keyed, &Deeds::default()).doing(|input, around| {
+        async move {
+            around.progress.report(None, "going on");
+            for at in 0..3 {
+                let words = format!("{} asked {at}, with {SECRET}", input["text"]);
+                around.progress.record(&words);
+                around.progress.report(None, "going on");
+            }
+            Ok(ToolOutput::text("worked"))
+        }
+        .boxed()
+    });
+    let calls = ["a", "b", "c"].map(|name| ("work", json!({ "text": name })));
+    // The clock stands, and every call is over at once.
+    let house = plan([Line::Calls(calls.to_vec())])
+        .hands([work])
+        .at_standing_clock()
+        .at_work();
+    let run = house.submit().await;
+    let journal = house.ended(run).await;
+    assert_eq!(end(&journal), "done");
+    let said: Vec<String> = reports(&journal)
+        .into_iter()
+        .map(|(_, said)| said)
+        .collect();
+    for name in ["a", "b", "c"] {
+        for at in 0..3 {
+            let words = format!("\"{name}\" asked {at}, with {{{{secret:WORD}}}}");
+            let count = said.iter().filter(|said| **said == words).count();
+            assert_eq!(count, 1, "{words}: {said:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_word_that_can_not_be_written_stops_nobody() {
     for (fault, words) in [
         (Fault::Busy, 0),

@@ -5,7 +5,10 @@
 
 use rmcp::ErrorData;
 use rmcp::handler::client::ClientHandler;
-use rmcp::model::{ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction};
+use rmcp::model::{
+    ClientConfig, ConstString as _, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCreateRequestMethod, ErrorCode,
+};
 use rmcp::service::RequestContext;
 use rmcp::{RoleClient, model};
 use serde_json::{Map, Value};
@@ -55,6 +58,22 @@ impl ClientHandler for Host {
         // Over pipes nobody knows which call it asks for: all of them hear it.
         self.heard.tell(&answered.words);
         Ok(answered.result())
+    }
+
+    /// A form that the SDK can't read comes here: it is a question all the same.
+    async fn on_custom_request(
+        &self,
+        asked: CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if asked.method != ElicitationCreateRequestMethod::VALUE {
+            let code = ErrorCode::METHOD_NOT_FOUND;
+            return Err(ErrorData::new(code, asked.method, None));
+        }
+        let answered = unread(asked.params.as_ref());
+        self.heard.tell(&answered.words);
+        let result = serde_json::to_value(answered.result());
+        Ok(CustomResult::new(result.unwrap_or_default()))
     }
 }
 
@@ -111,6 +130,16 @@ pub(super) fn answer(elicitation: Elicitation, asked: &ElicitRequestParams) -> A
         }
     };
     Answered { content, words }
+}
+
+/// What a question is answered that can't be read.
+fn unread(asked: Option<&Value>) -> Answered {
+    let message = asked.and_then(|asked| asked["message"].as_str());
+    let asked = told(message.unwrap_or_default());
+    Answered {
+        content: None,
+        words: format!("it asked \"{asked}\" and was declined: its form can't be read"),
+    }
 }
 
 /// Words as people can be told them.

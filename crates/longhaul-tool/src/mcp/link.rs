@@ -266,7 +266,7 @@ impl Link {
         for (key, request) in more.input_requests.unwrap_or_default() {
             let answer = if let InputRequest::Elicitation(asked) = request {
                 let answered = elicit::answer(self.spec.elicitation, &asked.params);
-                progress.report(None, &answered.words);
+                progress.record(&answered.words);
                 serde_json::to_value(answered.result()).unwrap_or_default()
             } else if let InputRequest::ListRoots(_) = request {
                 json!({ "roots": [] })

@@ -49,14 +49,14 @@ impl Heard {
         use_it(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells all who wait for a call something that no percent belongs to.
+    /// Tells all who wait for a call something that is to be read about afterwards.
     pub(super) fn tell(&self, words: &str) {
         let all = self.with(|calls| {
             let hears = calls.values().map(|(_, hears)| hears.clone());
             hears.collect::<Vec<_>>()
         });
         for Hears(listener) in all {
-            listener.report(None, words);
+            listener.record(words);
         }
     }
 

@@ -119,6 +119,30 @@ async fn what_is_asked_in_a_call_has_the_servers_own_defaults_where_its_spec_say
 }
 
 #[tokio::test]
+async fn a_form_that_can_not_be_read_is_declined_and_told() {
+    let place = folder();
+    let (servers, _) = alone(ServerSpec {
+        elicitation: Elicitation::Defaults,
+        ..hostile("any", place.path())
+    });
+    for field in [
+        json!({ "type": "boolean", "default": "yes" }),
+        json!({ "type": "object", "properties": {} }),
+    ] {
+        let asks = tool(&servers, "asks_oddly").await;
+        let (around, mut told) = around();
+        let said = soon(asks.call(json!({ "field": field }), &around)).await;
+        let said: serde_json::Value = serde_json::from_str(&text(&said.unwrap())).unwrap();
+        assert_eq!(said["e"], json!({ "action": "decline" }), "{field}");
+        let (_, words) = told.try_recv().unwrap();
+        assert!(
+            words.starts_with("it asked \"who?\" and was declined"),
+            "{words}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_must_not_be_repeated_ends_unknown_and_the_next_finds_a_new_server() {
     let place = folder();
     let (servers, clock) = alone(hostile("any", place.path()));
