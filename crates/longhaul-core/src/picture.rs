@@ -14,6 +14,13 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// Whether these bytes begin as a picture does, whole or not.
+    pub fn is_begun(bytes: &[u8]) -> bool {
+        let marks: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
+        let webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+        webp || marks.iter().any(|mark| bytes.starts_with(mark))
+    }
+
     /// What these bytes are; none: no PNG, JPEG, GIF or WebP, or one whose end is
     /// missing, as of a file that somebody is still writing.
     pub fn of(bytes: &[u8]) -> Option<Self> {

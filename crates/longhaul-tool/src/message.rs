@@ -145,6 +145,11 @@ impl Tool for SendMessage {
         recipient(context).into_iter().collect()
     }
 
+    /// A program does not end with its worker.
+    fn outlives(&self) -> bool {
+        matches!(self.way.deliver, Deliver::Command(_))
+    }
+
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: Input = typed(&self.card, input)?;
         let parcel = Parcel::new(input.text, around)?;

@@ -108,8 +108,9 @@ fn read(space: &Workspace, input: &Input, easel: &Easel) -> Result<ToolOutput, T
     }
     // It may have grown since: what is read stays bounded.
     let bytes = opened.take(FILE_BYTES_MAX).map_err(trouble)?.bytes;
-    if let Some(picture) = Picture::of(&bytes).filter(|_| !is_text(&bytes)) {
-        let shown = show(&picture, bytes, easel);
+    if Picture::is_begun(&bytes) && !is_text(&bytes) {
+        let whole = Picture::of(&bytes).ok_or(NoPicture::Kind);
+        let shown = whole.and_then(|picture| show(&picture, bytes, easel));
         return shown.map_err(|why| {
             refuse(format!(
                 "`{said}` is a picture that can't be shown, as {why}"

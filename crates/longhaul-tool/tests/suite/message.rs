@@ -155,6 +155,8 @@ fn class_and_subject() {
         ["ann@example.com"]
     );
     assert!(tool.subjects_in(&input, &Default::default()).is_empty());
+    assert!(!tool.outlives());
+    assert!(world.tool("command:[\"true\"]").outlives());
 }
 
 #[tokio::test]

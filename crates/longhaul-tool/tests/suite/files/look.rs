@@ -42,6 +42,7 @@ async fn a_picture_is_shown_as_one_and_what_only_begins_like_one_is_not() {
     world.put("named.txt", "GIF89a is how they begin");
     world.put("large.gif", b"GIF89a\xff\xff\x02\0\0\0\0;");
     world.put("cut.png", b"\x89PNG\r\n\x1a\n\0");
+    world.put("cut.jpeg", b"\xff\xd8\xff\xe0\0\x10JFIF");
     let around = around();
     let input = json!({ "path": "a.gif" });
     let output = world.tool("read_file").call(input, &around).await.unwrap();
@@ -57,7 +58,11 @@ async fn a_picture_is_shown_as_one_and_what_only_begins_like_one_is_not() {
     assert!(text.starts_with("1\tGIF89a is"), "{text}");
     for (path, why) in [
         ("large.gif", "`large.gif` is a picture that can't be shown"),
-        ("cut.png", "is a binary file"),
+        (
+            "cut.png",
+            "can't be shown, as it is no whole PNG, JPEG, GIF or WebP",
+        ),
+        ("cut.jpeg", "it is no whole PNG"),
     ] {
         let refused = world.read(path).await.unwrap_err();
         assert!(refused.contains(why), "{refused}");
