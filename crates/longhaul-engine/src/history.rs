@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 
 /// So many messages it may have.
-const MESSAGES_MAX: usize = 1_000;
+pub const MESSAGES_MAX: usize = 1_000;
 
 /// The dialect of what was said elsewhere.
 const DIALECT: &str = "history";
@@ -114,27 +114,50 @@ impl Told {
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
+/// The same, and how many bytes it was written in.
+#[derive(Debug)]
+pub struct Weighed {
+    /// What was told.
+    pub told: Told,
+    /// In so many bytes.
+    pub bytes: usize,
+}
+
+impl<'de> Deserialize<'de> for Weighed {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(from)?;
-        let value: serde_json::Value =
-            serde_json::from_str(raw.as_str()).map_err(D::Error::custom)?;
-        if value.get("role").is_some() || value.get("content").is_some() {
-            let said: Said = serde_json::from_value(value).map_err(D::Error::custom)?;
-            return match said.content.trim().is_empty() {
-                true => Err(D::Error::custom("it says nothing")),
-                false => Ok(Self::Said(message(said))),
-            };
-        }
-        serde_json::from_str(raw.as_str()).map(Self::Kept).map_err(|error: serde_json::Error| {
+        let told = told(&raw).map_err(D::Error::custom)?;
+        let bytes = raw.as_str().len();
+        Ok(Self { told, bytes })
+    }
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        told(&RawJson::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+fn told(raw: &RawJson) -> Result<Told, String> {
+    let value: serde_json::Value =
+        serde_json::from_str(raw.as_str()).map_err(|error| error.to_string())?;
+    if value.get("role").is_some() || value.get("content").is_some() {
+        let said: Said = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        return match said.content.trim().is_empty() {
+            true => Err("it says nothing".to_owned()),
+            false => Ok(Told::Said(message(said))),
+        };
+    }
+    serde_json::from_str(raw.as_str())
+        .map(Told::Kept)
+        .map_err(|error| {
             let words = error.to_string();
             // The place is that in the message alone, which nobody sees.
             let words = words.split(" at line ").next().unwrap_or_default();
-            D::Error::custom(format!(
+            format!(
                 "{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}"
-            ))
+            )
         })
-    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,10 @@ use crate::nudge::Nudges;
 use crate::tail::Tail;
 use crate::toolbox::{Equipped, Toolbox};
 
+/// So the sentence begins that says that a model's own script is broken: no key and
+/// no setting helps there.
+pub const BROKEN_SCRIPT: &str = "The script can't be played";
+
 /// Finds the model behind a name.
 pub trait Models: Send + Sync + fmt::Debug {
     /// The model of this name, `provider/model` or short; none named: the

@@ -60,6 +60,14 @@ async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
         ),
         (json!([people[1]]), "begins with the assistant"),
         (json!([{ "users": [] }]), "a message is {"),
+        (
+            json!(vec![&people[0]; 1_001]),
+            "it has more than 1000 messages",
+        ),
+        (
+            json!([{ "role": "user", "content": "x".repeat(1024 * 1024) }]),
+            "it is longer than 1048576 bytes",
+        ),
     ];
     for (history, why) in bad {
         let mut body = task();
@@ -74,6 +82,7 @@ async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
     assert_eq!(said["required"], json!(["role", "content"]), "{described}");
     let speakers = json!(["user", "assistant"]);
     assert_eq!(said["properties"]["role"]["enum"], speakers, "{described}");
+    assert_eq!(described["maxItems"], 1_000, "{described}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
 use longhaul_core::time::{Clock, Timestamp};
-use longhaul_engine::ports::{Found, Models};
+use longhaul_engine::ports::{BROKEN_SCRIPT, Found, Models};
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
 use longhaul_model::scripted::{Script, ScriptedModel};
@@ -185,7 +185,7 @@ impl ModelShelf {
                 "There is no script for the model `scripted/{name}`. Write scripts/{name}.yaml."
             ));
         };
-        script.map_err(|why| format!("The script can't be played: {why}"))
+        script.map_err(|why| format!("{BROKEN_SCRIPT}: {why}"))
     }
 }
 

@@ -225,8 +225,8 @@ fn refused(problem: &Problem) -> Failure {
         | "rate_limited"
         | "idempotency_running" => failure.exit(Exit::Busy),
         // The sentence says it all; a server's hint is for whoever writes requests.
-        "too_long" | "empty" | "bad_task" | "steer_settled" | "no_steer" | "out_of_place"
-        | "no_such_call" => failure,
+        "too_long" | "empty" | "bad_task" | "bad_script" | "steer_settled" | "no_steer"
+        | "out_of_place" | "no_such_call" => failure,
         _ => match &problem.hint {
             Some(hint) if !hint.is_empty() => failure.hint(hint, ""),
             Some(_) | None => failure,

@@ -36,17 +36,18 @@ pub(crate) async fn run(desk: &dyn Desk, said: &str) -> anyhow::Result<RunId> {
         };
     }
     let end = end_of(said, RunId::PREFIX)?;
+    one(said, "run", &runs(desk, end).await?)
+}
+
+/// The runs whose ids end so.
+async fn runs(desk: &dyn Desk, end: &str) -> anyhow::Result<Vec<RunId>> {
     let ask = RowsAsk {
         limit: LOOKED_THROUGH,
         ..RowsAsk::default()
     };
     let rows = desk.brief(ask).await.map_err(fail::engine)?;
-    let fits: Vec<RunId> = rows
-        .iter()
-        .map(|listed| listed.id)
-        .filter(|id| id.to_string().ends_with(end))
-        .collect();
-    one(said, "run", &fits)
+    let ids = rows.iter().map(|listed| listed.id);
+    Ok(ids.filter(|id| id.to_string().ends_with(end)).collect())
 }
 
 /// The gate that is meant; a run stands for its only open one.
@@ -69,8 +70,9 @@ pub(crate) async fn gate(desk: &dyn Desk, said: &str) -> anyhow::Result<GateView
         .map(|gate| gate.id)
         .filter(|id| id.to_string().ends_with(end))
         .collect();
-    if fits.is_empty() {
-        return only_gate(desk, run(desk, said).await?).await;
+    if fits.is_empty() && end == said {
+        let run = one(said, "gate or run", &runs(desk, end).await?)?;
+        return only_gate(desk, run).await;
     }
     let id = one(said, "gate", &fits)?;
     desk.gate(id).await.map_err(fail::engine)
@@ -102,6 +104,14 @@ async fn only_gate(desk: &dyn Desk, run: RunId) -> anyhow::Result<GateView> {
     }
 }
 
+/// What lists those that could be meant.
+fn list(of_gates: bool) -> (&'static str, &'static str) {
+    match of_gates {
+        true => ("what waits for an answer", "longhaul gates"),
+        false => ("all runs", "longhaul ls --all"),
+    }
+}
+
 fn end_of<'a>(said: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
     let end = said
         .strip_prefix(prefix)
@@ -111,26 +121,26 @@ fn end_of<'a>(said: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
         let words = format!(
             "`{said}` is no id: give the whole id, its last {END_MIN} letters or more, or @last"
         );
-        return Err(Failure::usage(words)
-            .hint("all runs", "longhaul ls --all")
-            .into());
+        let (what, command) = list(prefix == GateId::PREFIX);
+        return Err(Failure::usage(words).hint(what, command).into());
     }
     Ok(end)
 }
 
 fn one<Id: Copy + std::fmt::Display>(said: &str, what: &str, fits: &[Id]) -> anyhow::Result<Id> {
+    let (listed, command) = list(what != "run");
     match fits {
         [only] => Ok(*only),
         [] => Err(
             Failure::usage(format!("there is no {what} that ends in `{said}`"))
-                .hint("all runs", "longhaul ls --all")
+                .hint(listed, command)
                 .into(),
         ),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let words = format!("several end in `{said}`: {}", names.join(", "));
             Err(Failure::usage(words)
-                .hint("give more letters; all runs", "longhaul ls --all")
+                .hint(&format!("give more letters; {listed}"), command)
                 .into())
         }
     }
@@ -156,6 +166,10 @@ mod tests {
                 .unwrap_err()
                 .contains("no run that ends in `7k3qv9`")
         );
+        let no = one::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
+        assert!(no.to_string().contains("longhaul gates"), "{no}");
+        let no = end_of("nope", GateId::PREFIX).unwrap_err();
+        assert!(no.to_string().contains("longhaul gates"), "{no}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::ports::BROKEN_SCRIPT;
 
 use crate::cli::desk::find::{Server, beside, server};
 use crate::cli::exit::Exit;
@@ -171,6 +172,9 @@ pub(crate) fn prepare(
                 found.or_else(|why| waits(&config, &menu, named).ok_or(why))
             });
             found.collect::<Result<_, _>>().map_err(|sentence| {
+                if sentence.starts_with(BROKEN_SCRIPT) {
+                    return fail::engine(Problem::new("bad_script", sentence));
+                }
                 let words = format!("no model for agent `{}`: {sentence}", agent.name);
                 fail::engine(Problem::new("no_model", words))
             })?
