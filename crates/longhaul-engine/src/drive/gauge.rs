@@ -292,9 +292,11 @@ mod tests {
         }
         drop(open);
         reporter.record("too late");
-        let words = gauge.lasting().into_iter().map(|word| match word {
-            Input::Progress { message, .. } => message,
-            other => format!("{other:?}"),
+        let words = gauge.lasting().into_iter().filter_map(|word| {
+            let Input::Progress { message, .. } = word else {
+                return None;
+            };
+            Some(message)
         });
         let words: Vec<String> = words.collect();
         assert_eq!(words.len(), 17);

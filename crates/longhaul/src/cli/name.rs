@@ -105,7 +105,7 @@ async fn only_gate(desk: &dyn Desk, run: RunId) -> anyhow::Result<GateView> {
 }
 
 /// What lists those that could be meant.
-fn list(of_gates: bool) -> (&'static str, &'static str) {
+const fn list(of_gates: bool) -> (&'static str, &'static str) {
     match of_gates {
         true => ("what waits for an answer", "longhaul gates"),
         false => ("all runs", "longhaul ls --all"),
