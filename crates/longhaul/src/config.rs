@@ -5,6 +5,7 @@
 //!
 //! Never: reads the environment of the process. It is handed in.
 
+pub mod dotenv;
 pub mod env;
 pub mod fault;
 pub mod key;
@@ -13,6 +14,7 @@ pub mod known;
 pub(crate) mod layer;
 pub mod load;
 mod own_prices;
+pub mod secrets;
 pub mod settings;
 pub mod surroundings;
 pub mod value;

@@ -1,11 +1,15 @@
-//! Reads a file of the project that another file of it names.
+//! Reads a file of the project, one of those that have their place or one that
+//! another file of it names.
 //!
 //! Never: follows a path or a link out of the project, waits for a pipe, or
 //! reads without a bound.
 
-use std::fs;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
+
+use rustix::fs::OFlags;
 
 /// Why a file can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +58,22 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unr
     if !real.starts_with(root.canonicalize()?) {
         return Err(Unread::Linked);
     }
-    if !fs::metadata(&real)?.is_file() {
+    plain(&real, most)
+}
+
+/// The bytes of a plain file, at most so many. A link is followed, wherever it leads.
+pub(crate) fn plain(path: &Path, most: usize) -> Result<Vec<u8>, Unread> {
+    // Without NONBLOCK a pipe of that name would hold us until somebody writes.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    // What was opened is asked: the name may mean another thing by now.
+    if !file.metadata()?.is_file() {
         return Err(Unread::Strange);
     }
     let mut bytes = Vec::new();
-    let file = fs::File::open(&real)?;
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     match bytes.len() > most {
         true => Err(Unread::Long(most)),
@@ -68,6 +83,7 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unr
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -7,6 +7,7 @@
 //! the hash of what was shown.
 
 pub mod book;
+mod filed;
 pub mod found;
 mod named;
 pub mod sends;

@@ -52,6 +52,7 @@ mod suite {
     mod terminal;
     mod together;
     mod trust_cli;
+    mod trust_cli_env;
     mod trust_cli_out;
     mod trust_cli_shell;
     mod village;

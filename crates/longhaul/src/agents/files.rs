@@ -2,7 +2,6 @@
 //!
 //! Never: looks into them.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::id::AgentName;
@@ -10,6 +9,7 @@ use longhaul_core::id::AgentName;
 use crate::agents::cut::{BODY_BYTES_MAX, FRONT_BYTES_MAX};
 use crate::agents::loaded::Source;
 use crate::agents::problem::{Problem, ProblemKind};
+use crate::inside::{self, Unread};
 
 /// So deep folders may stand in each other.
 const DEPTH_MAX: usize = 8;
@@ -104,22 +104,15 @@ impl Listed {
 
 /// The bytes of a file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let said = |error: std::io::Error| format!("can't be read: {error}");
-    // A pipe of that name would be waited for without end.
-    if !std::fs::metadata(path).map_err(said)?.is_file() {
-        return Err("is no file".to_owned());
-    }
     // Line ends of two bytes and the fences come on top; the exact caps are the cutter's.
-    let most = 2 * (FRONT_BYTES_MAX + BODY_BYTES_MAX) as u64;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(said)?;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(said)?;
-    if bytes.len() as u64 > most {
-        return Err(format!(
+    let most = 2 * (FRONT_BYTES_MAX + BODY_BYTES_MAX);
+    inside::plain(path, most).map_err(|unread| match unread {
+        Unread::Long(_) => format!(
             "is too long: {FRONT_BYTES_MAX} bytes of front matter and {BODY_BYTES_MAX} of prompt at most"
-        ));
-    }
-    Ok(bytes)
+        ),
+        Unread::Missing | Unread::Outside | Unread::Linked => format!("can't be read: it {unread}"),
+        Unread::Strange | Unread::Io(_) => unread.to_string(),
+    })
 }
 
 /// A name that needs no quotes in a shell, an address or a file.

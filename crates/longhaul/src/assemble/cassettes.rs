@@ -79,8 +79,11 @@ pub fn mask(config: &Config) -> Mask {
     names.extend(keys.cloned());
     names.sort_unstable();
     names.dedup();
-    let set = names.iter();
-    Mask::new(set.filter_map(|name| Some((name.as_str(), config.env.var(name)?))))
+    let set = names.iter().flat_map(|name| {
+        let values = config.env.secrets(name).into_iter();
+        values.map(move |value| (name.as_str(), value))
+    });
+    Mask::new(set)
 }
 
 /// The model that plays a cassette.

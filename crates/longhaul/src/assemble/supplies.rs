@@ -69,9 +69,11 @@ impl State {
 
 /// Every server that is not switched off, with its variables filled in.
 pub fn ready(config: &Config, file: &McpFile) -> Ready {
+    // What `.env` says counts as it was when the file was looked at.
+    let env = config.env.refiled(&file.filed);
     let used = file.servers.iter().filter(|server| !server.disabled);
     let filled = used.map(|server| {
-        let filled = Filled::of(server, &config.env, &config.root);
+        let filled = Filled::of(server, &env, &config.root);
         (server.name.clone(), filled)
     });
     filled.collect()

@@ -3,6 +3,7 @@
 //! Never: shows a password or changes a file.
 
 use clap::{Args, Subcommand};
+use longhaul::config::secrets;
 use longhaul::config::settings::{Config as Settled, StoreUrl};
 use longhaul::config::value::Value;
 use serde_json::{Map, json};
@@ -61,6 +62,9 @@ impl Config {
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
         let config = here::config(&here::surroundings()?)?;
+        for note in secrets::notes(&config) {
+            say::talk(&format!("note: {note}"));
+        }
         let lines = lines(&config);
         if self.json {
             let pairs = lines.into_iter().map(|(path, value, origin)| {

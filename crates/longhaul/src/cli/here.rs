@@ -3,9 +3,9 @@
 //! Never: interprets them; the library does that.
 
 use anyhow::Context as _;
-use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::config::{dotenv, load};
 
 use crate::cli::say;
 
@@ -29,22 +29,21 @@ pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
         cwd,
         env: env.collect(),
         home: std::env::home_dir().filter(|home| home.is_absolute()),
+        ..Surroundings::default()
     })
 }
 
 /// The same, with what stands in the project's `.env` where nothing else sets it.
 pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundings> {
-    let file = quiet_config(&here)?.root.join(".env");
-    let lines = match dotenvy::from_path_iter(&file) {
-        Ok(lines) => lines,
-        Err(error) if error.not_found() => return Ok(here),
-        Err(error) => anyhow::bail!("`{}` can't be read: {error}", file.display()),
-    };
-    for line in lines {
-        // What is wrong is named by its place only: a line may hold a secret.
-        let Ok((name, value)) = line else {
-            anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
-        };
+    let root = quiet_config(&here)?.root;
+    let file = root.join(dotenv::FILE_NAME);
+    let read = dotenv::read(&root);
+    let read = read.map_err(|why| anyhow::anyhow!("`{}` {why}", file.display()))?;
+    // What is wrong is not quoted: a line may hold a secret.
+    if read.is_broken {
+        anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
+    }
+    for (name, value) in read.values {
         // Commands that don't read this file must find the same store.
         if ["LONGHAUL_STORE", "LONGHAUL_DATA"].contains(&name.as_str()) {
             anyhow::bail!(
@@ -59,7 +58,10 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
                 file.display()
             );
         }
-        here.env.entry(name).or_insert(value);
+        if !here.env.contains_key(&name) {
+            here.filed.insert(name.clone());
+            here.env.insert(name, value);
+        }
     }
     Ok(here)
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use clap::Args;
 use longhaul::assemble::{House, Opening, open, store_file, worker_options};
 use longhaul::config::known::KNOWN;
+use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::config::value::Value;
@@ -265,7 +266,7 @@ fn tell_to_stop(stop: &Stop, app: &App) {
 }
 
 /// The secrets that are known by their variables' names.
-fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
+fn secrets(config: &Config) -> Vec<(String, String)> {
     let keys = config.below("providers").chain(config.below("hooks"));
     let keys = keys.chain(config.below("webhooks"));
     let mut names = config.secrets();
@@ -276,9 +277,9 @@ fn secrets(config: &Config, here: &Surroundings) -> Vec<(String, String)> {
             names.extend(setting.value.words());
         }
     }
-    let found = names.into_iter().filter_map(|name| {
-        let value = here.env.get(&name)?.clone();
-        Some((name, value))
+    let found = names.iter().flat_map(|name| {
+        let values = config.env.secrets(name).into_iter();
+        values.map(move |value| (name.clone(), value.to_owned()))
     });
     // A header may hold a key too.
     let headers = config.below("providers").filter_map(|(path, setting)| {
@@ -299,13 +300,13 @@ fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::R
             false => here,
         };
         let config = here::quiet_config(&here)?;
-        let secrets = secrets(&config, &here);
+        let secrets = secrets(&config);
         anyhow::Ok((config, secrets))
     };
     match read() {
         Ok((config, secrets)) => {
             log::everything(style, secrets);
-            for note in &config.notes {
+            for note in config.notes.iter().chain(&secrets::notes(&config)) {
                 tracing::warn!("{note}");
             }
             Ok(config)

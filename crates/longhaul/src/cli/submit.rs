@@ -11,6 +11,7 @@ use clap::Args;
 use longhaul::agents::loaded::AgentError;
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
+use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::trust::sends;
@@ -198,7 +199,8 @@ pub(crate) fn prepare(
     }
     let policy = agent.policy(&config.defaults(), task.budget);
     let unbound = menu.unbound(&asked, policy.budget.micros);
-    let notes = found.notes.iter().cloned().chain(unbound).collect();
+    let notes = found.notes.iter().cloned().chain(unbound);
+    let notes = notes.chain(secrets::notes(&config)).collect();
     Ok(Prepared { task, asked, notes })
 }
 

@@ -4,6 +4,7 @@
 
 use clap::Args;
 use longhaul::assemble::{store_file, worker_options};
+use longhaul::config::secrets;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::Hooks;
@@ -65,7 +66,8 @@ impl Hooks for Lines {
 impl Worker {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = here::quiet_config(&here::surroundings()?)?;
-        for shut in asking::before(&config, None, self.quiet)? {
+        let shut = asking::before(&config, None, self.quiet)?;
+        for shut in secrets::notes(&config).into_iter().chain(shut) {
             if !self.quiet {
                 say::talk(&format!("note: {shut}"));
             }

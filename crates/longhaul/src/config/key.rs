@@ -9,6 +9,9 @@ use crate::config::known::APIS;
 /// The setting that says where `send_message` delivers.
 pub const DELIVER: &str = "tools.send_message.deliver";
 
+/// The variables whose values are secrets. Every layer adds to them.
+pub const SECRETS: &str = "secrets.names";
+
 /// One thing that can be set.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -264,7 +267,7 @@ pub const KEYS: &[Key] = &[
         "the most tokens of one reply",
     ),
     key(
-        "secrets.names",
+        SECRETS,
         Kind::EnvNames,
         "variables that a sandbox may get; redacted everywhere",
     )

@@ -3,16 +3,16 @@
 //! Never: lets an unknown key pass.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 
 use crate::config::fault::{Fault, Spot};
 use crate::config::key::{self, Found};
 use crate::config::value::Value;
+use crate::inside::{self, Unread};
 use crate::written::{Content, Malformed, Node, Place, plain, toml};
 
 /// The longest file that is read.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// What one file says.
 #[derive(Debug, Default)]
@@ -54,18 +54,11 @@ pub(crate) fn read(path: &Path, said: &Path) -> Option<Layer> {
 }
 
 fn text(path: &Path) -> Result<Option<String>, String> {
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("can't be read: {error}")),
+    let bytes = match inside::plain(path, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(Unread::Missing) => return Ok(None),
+        Err(unread) => return Err(unread.to_string()),
     };
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("can't be read: {error}"))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("is longer than {FILE_BYTES_MAX} bytes"));
-    }
     let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     Ok(Some(text))
 }

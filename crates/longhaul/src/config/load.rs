@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::fault::{ConfigError, Fault, Spot};
-use crate::config::key::{self, Found, KEYS};
+use crate::config::key::{self, Found, KEYS, SECRETS};
 use crate::config::layer;
 use crate::config::settings::Config;
 use crate::config::surroundings::{FILE_NAME, Surroundings};
@@ -59,15 +60,16 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
             faults: pile.faults,
         });
     }
+    let root = project.clone().unwrap_or_else(|| here.cwd.clone());
     Ok(Config {
-        root: project.clone().unwrap_or_else(|| here.cwd.clone()),
         in_project: project.is_some(),
         project_file: project_file.filter(|path| path.is_file()),
         user_file,
         state: here.state_folder(),
         settings: pile.settings,
-        env: Env::of(here),
+        env: Env::of(here).hiding(dotenv::read(&root).unwrap_or_default().values),
         notes: notes(here),
+        root,
     })
 }
 
@@ -96,6 +98,16 @@ impl Pile {
         }
     }
 
+    /// Puts a setting over the one that is there. Names of secrets only grow more:
+    /// nobody can take out what another wants hidden.
+    fn set(&mut self, path: &str, setting: Setting) {
+        let setting = match self.settings.remove(path) {
+            Some(before) if path == SECRETS => before.and(setting),
+            Some(_) | None => setting,
+        };
+        self.settings.insert(path.to_owned(), setting);
+    }
+
     fn file(
         &mut self,
         here: &Surroundings,
@@ -113,7 +125,7 @@ impl Pile {
         }
         for (path, (value, line)) in layer.values {
             let origin = origin(said.clone(), line);
-            self.settings.insert(path, Setting { value, origin });
+            self.set(&path, Setting { value, origin });
         }
     }
 
@@ -126,8 +138,7 @@ impl Pile {
             match key.kind.read_words(words) {
                 Ok(value) => {
                     let origin = Origin::Environment(name);
-                    self.settings
-                        .insert(key.path.to_owned(), Setting { value, origin });
+                    self.set(key.path, Setting { value, origin });
                 }
                 Err(message) => self.faults.push(Fault {
                     spot: Spot::Environment(name),
@@ -150,8 +161,7 @@ impl Pile {
             match read {
                 Ok(value) => {
                     let origin = Origin::Flag(flag.name.clone());
-                    self.settings
-                        .insert(flag.key.clone(), Setting { value, origin });
+                    self.set(&flag.key, Setting { value, origin });
                 }
                 Err(message) => self.faults.push(Fault {
                     spot: Spot::Flag(flag.name.clone()),

@@ -14,6 +14,7 @@ use longhaul_model::prices::{BadPrice, Prices};
 use serde_json::{Map, Value as Json};
 
 use crate::config::env::Env;
+use crate::config::key::SECRETS;
 use crate::config::own_prices;
 use crate::config::value::{Setting, Value};
 
@@ -166,7 +167,7 @@ impl Config {
 
     /// Names of variables whose values are secrets.
     pub fn secrets(&self) -> Vec<String> {
-        self.texts("secrets.names")
+        self.texts(SECRETS)
     }
 
     /// The settings of a tool, as they were written.

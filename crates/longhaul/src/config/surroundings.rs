@@ -2,7 +2,7 @@
 //!
 //! Never: asks the process. Who starts the command says it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The name of the file.
@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub cwd: PathBuf,
     /// The environment.
     pub env: BTreeMap<String, String>,
+    /// Those variables of it that only the project's `.env` sets.
+    pub filed: BTreeSet<String>,
     /// The user's home, if there is one.
     pub home: Option<PathBuf>,
 }

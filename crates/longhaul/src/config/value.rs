@@ -131,6 +131,8 @@ pub enum Origin {
     Environment(String),
     /// This flag.
     Flag(String),
+    /// Several, each a part of it.
+    Together(Vec<Origin>),
 }
 
 impl fmt::Display for Origin {
@@ -141,6 +143,10 @@ impl fmt::Display for Origin {
             Self::ProjectFile(path, line) => write!(f, "project file {}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Together(all) => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+                f.write_str(&all.join(" and "))
+            }
         }
     }
 }
@@ -152,4 +158,33 @@ pub struct Setting {
     pub value: Value,
     /// By whom.
     pub origin: Origin,
+}
+
+impl Setting {
+    /// A list with what another adds to it.
+    pub(crate) fn and(self, more: Self) -> Self {
+        let mut words = self.value.words();
+        for word in more.value.words() {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        let origin = match self.origin {
+            Origin::Default => more.origin,
+            Origin::Together(mut all) => {
+                all.push(more.origin);
+                Origin::Together(all)
+            }
+            Origin::UserFile(..) | Origin::ProjectFile(..) => {
+                Origin::Together(vec![self.origin, more.origin])
+            }
+            Origin::Environment(_) | Origin::Flag(_) => {
+                Origin::Together(vec![self.origin, more.origin])
+            }
+        };
+        Self {
+            value: Value::Texts(words),
+            origin,
+        }
+    }
 }

@@ -52,18 +52,23 @@ fn ways_out(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
 }
 
 fn fault(setting: &Setting, message: &str) -> Fault {
+    Fault {
+        spot: spot(&setting.origin),
+        message: plain(message),
+    }
+}
+
+/// Where it is mended.
+fn spot(origin: &Origin) -> Spot {
     let at = |path: &std::path::Path, line| {
         Spot::File(path.to_path_buf(), Some(Place { line, column: 1 }))
     };
-    let spot = match &setting.origin {
+    match origin {
         Origin::UserFile(path, line) | Origin::ProjectFile(path, line) => at(path, *line),
         Origin::Environment(name) => Spot::Environment(name.clone()),
         Origin::Flag(name) => Spot::Flag(name.clone()),
+        Origin::Together(all) => all.last().map_or(Spot::Default("providers"), spot),
         Origin::Default => Spot::Default("providers"),
-    };
-    Fault {
-        spot,
-        message: plain(message),
     }
 }
 

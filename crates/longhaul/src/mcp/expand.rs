@@ -34,6 +34,23 @@ pub fn expand(text: &str, env: &Env) -> Result<String, Missing> {
     Ok(whole)
 }
 
+/// The text with those variables filled in that are set there; others stand as
+/// they are written.
+pub(crate) fn expand_known(text: &str, env: &Env) -> String {
+    let mut whole = String::new();
+    for piece in pieces(text) {
+        match piece {
+            Piece::Plain(plain) => whole.push_str(plain),
+            Piece::Variable(name, default) => match (env.var(name), default) {
+                (Some(value), _) => whole.push_str(value),
+                (None, Some(default)) => whole.push_str(&format!("${{{name}:-{default}}}")),
+                (None, None) => whole.push_str(&format!("${{{name}}}")),
+            },
+        }
+    }
+    whole
+}
+
 /// The names of the variables in a text.
 pub fn variables(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).into_iter().filter_map(|piece| match piece {
@@ -109,6 +126,8 @@ mod tests {
             let got = got.as_deref().map_err(|missing| missing.0.as_str());
             assert_eq!(got, expect, "{text}");
         }
+        let known = expand_known("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
+        assert_eq!(known, "at0k ${MISSING} ${EMPTY:-y}${1}");
         let names: Vec<&str> = variables("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
         let said = Missing("A".to_owned()).to_string();

@@ -3,20 +3,22 @@
 //! Never: in the way of anybody who asks for no server. What is wrong with it is
 //! told to those who do.
 
-use std::fs;
-use std::io::Read as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
 use longhaul_engine::like::nearest;
 
+use crate::config::dotenv;
+use crate::config::env::Env;
 use crate::config::settings::Config;
+use crate::inside::{self, Unread};
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::read;
-use crate::mcp::server::{Remark, Server};
+use crate::mcp::server::{Remark, Server, Way};
 
 /// More than this is no list of servers.
-const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: usize = 1 << 20;
 
 /// The file, as it stood when it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +29,9 @@ pub struct McpFile {
     pub hash: Option<Hash>,
     /// Its servers, in its order.
     pub servers: Vec<Server>,
+    /// What the project's `.env` sets of the variables that they read: it comes with
+    /// the project as this file does, and is decided about with it.
+    pub filed: Env,
     /// Why none of them can be used.
     pub problems: Vec<Remark>,
     /// What should be known though nothing is wrong.
@@ -69,6 +74,7 @@ impl McpFile {
         let read = read::read(&text);
         Self {
             hash,
+            filed: filed(path, &read.servers),
             servers: read.servers,
             problems: read.problems,
             notes: read.notes,
@@ -127,20 +133,22 @@ impl McpFile {
 }
 
 fn bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let said = |error: std::io::Error| format!("can't be read: {error}");
-    match fs::metadata(path) {
-        // A pipe of that name would be waited for without end.
-        Ok(found) if !found.is_file() => return Err("is no file".to_owned()),
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(said(error)),
+    match inside::plain(path, BYTES_MAX) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Unread::Missing) => Ok(None),
+        Err(Unread::Long(most)) => Err(format!("is too long: {most} bytes at most")),
+        Err(unread) => Err(unread.to_string()),
     }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(said)?;
-    let most = BYTES_MAX + 1;
-    file.take(most).read_to_end(&mut bytes).map_err(said)?;
-    match bytes.len() as u64 > BYTES_MAX {
-        true => Err(format!("is too long: {BYTES_MAX} bytes at most")),
-        false => Ok(Some(bytes)),
-    }
+}
+
+/// What the `.env` beside the file says of the variables that servers are filled
+/// in with. One that can't be read fills in nothing.
+fn filed(path: &Path, servers: &[Server]) -> Env {
+    let root = path.parent().unwrap_or(path);
+    let mut values = dotenv::read(root).unwrap_or_default().values;
+    let used = servers.iter().filter(|server| !server.disabled);
+    let ways = used.filter_map(|server| server.way.as_ref());
+    let names: BTreeSet<&str> = ways.flat_map(Way::variables).collect();
+    values.retain(|name, _| names.contains(name.as_str()));
+    Env::only(values)
 }

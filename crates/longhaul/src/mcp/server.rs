@@ -115,31 +115,38 @@ impl Way {
 
     /// The variables of the environment that are filled in, by name.
     pub fn variables(&self) -> Vec<&str> {
-        let mut texts: Vec<&String> = Vec::new();
+        let handed: Vec<&String> = match self {
+            Self::Stdio { env, .. } => env.values().collect(),
+            Self::Http { headers, oauth, .. } => {
+                headers.values().chain(oauth::texts(oauth)).collect()
+            }
+        };
+        names(self.itself().into_iter().chain(handed))
+    }
+
+    /// Those of them that say what is started or asked, and where.
+    pub(crate) fn deciding(&self) -> Vec<&str> {
+        names(self.itself())
+    }
+
+    /// What is started or asked, without what it is handed.
+    fn itself(&self) -> Vec<&String> {
         match self {
             Self::Stdio {
-                command,
-                args,
-                env,
-                cwd,
-            } => {
-                texts.push(command);
-                texts.extend(args.iter().chain(env.values()).chain(cwd));
-            }
-            Self::Http {
-                url,
-                headers,
-                oauth,
-            } => {
-                texts.push(url);
-                texts.extend(headers.values().chain(oauth::texts(oauth)));
-            }
+                command, args, cwd, ..
+            } => [command].into_iter().chain(args).chain(cwd).collect(),
+            Self::Http { url, .. } => vec![url],
         }
-        let mut names: Vec<&str> = texts.into_iter().flat_map(|text| variables(text)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
     }
+}
+
+/// The variables in these texts, each once.
+fn names<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
+    let names = texts.into_iter().flat_map(|text| variables(text));
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// A command as it could be typed: what is not plain is quoted, so that two
@@ -227,6 +234,7 @@ mod tests {
             },
         };
         assert_eq!(way.variables(), ["CLIENT", "PLACE", "TOKEN"]);
+        assert_eq!(way.deciding(), ["PLACE"]);
         assert!(!format!("{way:?}").contains("s3cret"));
     }
 }

@@ -4,14 +4,17 @@
 //! Never: does it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 
+use crate::config::env::Env;
+use crate::mcp::expand::expand_known;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{Server, Way, argv};
+use crate::trust::filed;
 use crate::trust::named::{Named, add, without_variables};
 
 /// So much of one line is shown; the rest is to be looked up in the file.
@@ -153,14 +156,18 @@ impl Thing {
     pub fn mcp(file: &McpFile) -> Option<Self> {
         let hash = file.hash?;
         let named = scripts(file);
-        let mut shown: Vec<String> = file.servers.iter().flat_map(shown).collect();
+        let lines = file.servers.iter().map(|server| shown(server, &file.filed));
+        let mut shown: Vec<String> = lines.flatten().collect();
         shown.extend(named.said().map(|files| cut(&files)));
+        let mut bytes = hash.bytes().to_vec();
+        let bare = bytes.len();
+        filed::bind(&file.filed, &mut bytes);
         Some(Self {
             kind: Kind::Mcp,
             name: FILE_NAME.to_owned(),
-            hash: match named.is_empty() {
+            hash: match named.is_empty() && bytes.len() == bare {
                 true => Ok(hash),
-                false => named.hash(hash.bytes().to_vec()),
+                false => named.hash(bytes),
             },
             shown,
             used_by: Vec::new(),
@@ -216,15 +223,24 @@ fn scripts(file: &McpFile) -> Named {
         else {
             continue;
         };
+        // As they are written, and as the project's own `.env` fills them in.
+        let fill = |text: &String| expand_known(text, &file.filed);
         let words: Vec<&String> = [command].into_iter().chain(args).collect();
-        let elsewhere = cwd.as_ref().map(|cwd| {
-            let bare = without_variables(cwd);
-            [root.join(cwd), root.join(bare.trim_start_matches('/'))]
-        });
-        let elsewhere = elsewhere.iter().flatten().map(PathBuf::as_path);
-        for folder in elsewhere.chain([root]) {
+        let filled: Vec<String> = words.iter().map(|word| fill(word)).collect();
+        let filled: Vec<&String> = filled.iter().collect();
+        let values: Vec<String> = env.values().map(fill).collect();
+        let mut folders = vec![root.to_owned()];
+        for cwd in cwd.iter().flat_map(|cwd| [cwd.clone(), fill(cwd)]) {
+            let bare = without_variables(&cwd);
+            folders.push(root.join(bare.trim_start_matches('/')));
+            folders.push(root.join(cwd));
+        }
+        folders.sort_unstable();
+        folders.dedup();
+        for folder in &folders {
             named.command(folder, &words);
-            for value in env.values() {
+            named.command(folder, &filled);
+            for value in env.values().chain(&values) {
                 named.word(folder, value);
             }
         }
@@ -233,7 +249,7 @@ fn scripts(file: &McpFile) -> Named {
 }
 
 /// What would be started for a server, and what it is handed.
-fn shown(server: &Server) -> Vec<String> {
+fn shown(server: &Server, filed: &Env) -> Vec<String> {
     let Some(way) = &server.way else {
         return Vec::new();
     };
@@ -251,6 +267,10 @@ fn shown(server: &Server) -> Vec<String> {
     if !read.is_empty() {
         let said = format!("  reads of your environment: {}", cut(&read.join(", ")));
         lines.push(said);
+    }
+    if !server.disabled {
+        let said = filed::said(way, filed);
+        lines.extend(said.map(|said| format!("  {}", cut(&said))));
     }
     lines
 }

@@ -444,3 +444,27 @@ fn every_key_says_what_it_is_for() {
     unique.dedup();
     assert_eq!(unique.len(), names.len());
 }
+
+#[test]
+fn nobody_takes_out_a_secret_that_another_names() {
+    let names = |names: &str| format!("[secrets]\nnames = [{names}]\n");
+    let project = project(&names("\"THEIRS\"")).user_file(&names("\"MINE\", \"THEIRS\""));
+    let config = load(&project.here, &[]).unwrap();
+    assert_eq!(config.secrets(), ["MINE", "THEIRS"]);
+    let said = config.settings["secrets.names"].origin.to_string();
+    assert!(said.starts_with("user file "), "{said}");
+    assert!(
+        said.ends_with(" and project file longhaul.toml:2"),
+        "{said}"
+    );
+    let project = project.env("LONGHAUL_SECRETS_NAMES", "MORE");
+    let config = load(&project.here, &[]).unwrap();
+    assert_eq!(config.secrets(), ["MINE", "THEIRS", "MORE"]);
+    let said = config.settings["secrets.names"].origin.to_string();
+    let end = " and project file longhaul.toml:2 and environment LONGHAUL_SECRETS_NAMES";
+    assert!(said.ends_with(end), "{said}");
+    // An empty list takes nothing away.
+    let project = self::project(&names("")).user_file(&names("\"MINE\""));
+    let config = load(&project.here, &[]).unwrap();
+    assert_eq!(config.secrets(), ["MINE"]);
+}

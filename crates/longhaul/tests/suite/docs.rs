@@ -92,8 +92,7 @@ fn check_settings(block: &Block) {
     std::fs::write(folder.path().join("longhaul.toml"), &block.text).expect("a file");
     let here = Surroundings {
         cwd: folder.path().to_owned(),
-        env: [].into(),
-        home: None,
+        ..Surroundings::default()
     };
     if let Err(error) = load::load(&here, &[]) {
         panic!("{}: {error}", block.place);

@@ -24,7 +24,7 @@ fn config(url: &str) -> Config {
     let here = Surroundings {
         cwd: folder.path().to_path_buf(),
         env: BTreeMap::from([host]),
-        home: None,
+        ..Surroundings::default()
     };
     load(&here, &[]).unwrap()
 }

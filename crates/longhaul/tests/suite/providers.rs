@@ -26,7 +26,7 @@ fn read(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
-        home: None,
+        ..Surroundings::default()
     };
     load(&here, &[])
 }

@@ -19,13 +19,13 @@ const MCP: &str = r#"{"mcpServers": {
 }}"#;
 
 /// A project, and a home that is elsewhere.
-struct Place {
-    project: TempDir,
+pub(super) struct Place {
+    pub(super) project: TempDir,
     home: TempDir,
 }
 
 impl Place {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let place = Self {
             project: tempfile::tempdir().unwrap(),
             home: tempfile::tempdir().unwrap(),
@@ -37,7 +37,7 @@ impl Place {
         place
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         let file = self.project.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
@@ -47,16 +47,21 @@ impl Place {
         self.home.path().join("longhaul/trust.json")
     }
 
-    fn env(&self) -> [(&str, &str); 1] {
+    pub(super) fn env(&self) -> [(&str, &str); 1] {
         [("XDG_STATE_HOME", self.home.path().to_str().unwrap())]
     }
 
     /// Says this, wants this exit code, and never a secret.
-    fn say(&self, args: &[&str], code: i32) -> (String, String) {
+    pub(super) fn say(&self, args: &[&str], code: i32) -> (String, String) {
         self.say_with(args, &[], code)
     }
 
-    fn say_with(&self, args: &[&str], env: &[(&str, &str)], code: i32) -> (String, String) {
+    pub(super) fn say_with(
+        &self,
+        args: &[&str],
+        env: &[(&str, &str)],
+        code: i32,
+    ) -> (String, String) {
         let env = [&self.env()[..], env].concat();
         let output = longhaul_in(self.project.path(), args, &env);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -69,7 +74,7 @@ impl Place {
         (out, err)
     }
 
-    fn statuses(&self) -> Vec<String> {
+    pub(super) fn statuses(&self) -> Vec<String> {
         let (out, _) = self.say(&["trust", "ls", "--json"], 0);
         let told: Value = serde_json::from_str(&out).unwrap();
         let things = told["things"].as_array().unwrap().iter();

@@ -226,6 +226,7 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
             cwd: folder.path().to_owned(),
             home: Some(folder.path().join("home")),
             env: keys.into(),
+            ..Surroundings::default()
         };
         let config = load::load(&here, &[]).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -12,6 +12,7 @@ use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
 use longhaul::agents::problem::{Problem, ProblemKind};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
+use longhaul::config::secrets;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
 use longhaul_engine::ports::Models;
 use longhaul_tool::memory;
@@ -63,6 +64,9 @@ impl Check {
         match self.json {
             true => say::data(&json(&problems, &notes).to_string())?,
             false => print(&problems, &notes)?,
+        }
+        for note in secrets::notes(&project.config) {
+            say::talk(&format!("note: {note}"));
         }
         let fine = loaded.agents.iter().filter(wanted).count();
         if problems.is_empty() {

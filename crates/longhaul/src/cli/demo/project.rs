@@ -100,7 +100,7 @@ impl Project {
                 .filter(|(name, _)| !name.starts_with("LONGHAUL_"))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
-            home: None,
+            ..Surroundings::default()
         }
     }
 }

@@ -90,7 +90,7 @@ impl Project {
         let here = Surroundings {
             cwd: root,
             env,
-            home: None,
+            ..Surroundings::default()
         };
         Ok(Self { folder, here })
     }

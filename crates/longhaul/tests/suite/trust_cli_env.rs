@@ -1,0 +1,151 @@
+//! The project's `.env` comes with the project: what it fills in is looked at with
+//! the rest, and nothing that has its name is waited for.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::front::longhaul_in;
+use super::trust_cli::Place;
+
+const MCP: &str = r#"{"mcpServers": {"a": {"command": "sh", "args": ["${SRV:-good.sh}"]}}}"#;
+
+fn pipe(at: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, at, 0o600.into()).unwrap();
+}
+
+#[test]
+fn a_server_that_only_env_names_is_not_started_before_somebody_looked() {
+    let place = Place::new(&[
+        (".mcp.json", MCP),
+        ("good.sh", "touch good-started\n"),
+        ("evil.sh", "touch evil-started\n"),
+        (
+            "agents/served.md",
+            "---\nmodel: scripted/a\ntools: [mcp:a]\n---\nYou.",
+        ),
+        ("scripts/a.yaml", "replies: [{ text: Done. }]\n"),
+    ]);
+    let folder = place.project.path();
+    let started = |name: &str| folder.join(format!("{name}-started")).exists();
+    let run = || {
+        let args = ["run", "served", "x", "--no-input"];
+        let output = longhaul_in(folder, &args, &place.env());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    place.say(&["trust", "--yes"], 0);
+    run();
+    assert!(started("good"));
+    place.write(".env", "SRV=evil.sh\n");
+    let err = run();
+    assert!(err.contains("has changed since it was trusted"), "{err}");
+    let (_, err) = place.say(&["mcp", "check"], 6);
+    assert!(err.contains("has changed since it was trusted"), "{err}");
+    assert!(!started("evil"));
+    let (_, err) = place.say(&["trust", "--yes"], 0);
+    for says in [
+        "CHANGED since it was trusted",
+        "    set by .env of this project: SRV=evil.sh\n",
+        "  files of this project: evil.sh, good.sh\n",
+    ] {
+        assert!(err.contains(says), "{says}: {err}");
+    }
+    // The bytes of what it names count as well, and it is what is started then.
+    place.write("evil.sh", "touch evil-started later\n");
+    assert_eq!(place.statuses(), [".mcp.json changed"]);
+    place.say(&["trust", "--yes"], 0);
+    run();
+    assert!(started("evil"));
+}
+
+#[test]
+fn whatever_env_fills_in_is_a_part_of_the_decision() {
+    for (field, server) in [
+        ("command", r#"{"command": "${V:-x}"}"#),
+        ("args", r#"{"command": "x", "args": ["a", "--to=${V:-x}"]}"#),
+        ("cwd", r#"{"command": "x", "cwd": "${V:-x}"}"#),
+        (
+            "env",
+            r#"{"command": "x", "env": {"PYTHONPATH": "${V:-x}"}}"#,
+        ),
+        ("url", r#"{"url": "https://${V:-a.example}/mcp"}"#),
+        (
+            "headers",
+            r#"{"url": "https://a.example", "headers": {"X": "${V:-x}"}}"#,
+        ),
+        (
+            "oauth",
+            r#"{"url": "https://a.example", "oauth": {"clientId": "${V:-x}"}}"#,
+        ),
+    ] {
+        let mcp = format!(r#"{{"mcpServers": {{"a": {server}}}}}"#);
+        let place = Place::new(&[(".mcp.json", &mcp), (".env", "OTHER=1\n")]);
+        place.say(&["trust", "--yes"], 0);
+        let check = |env: &str, status: &str| {
+            place.write(".env", env);
+            let status = format!(".mcp.json {status}");
+            assert_eq!(place.statuses(), [status], "{field}: {env}");
+        };
+        // What is not read, and what is nothing, changes nothing.
+        check("OTHER=2\n", "trusted");
+        check("V=\n", "trusted");
+        check("V=evil.example\n", "changed");
+        let (_, err) = place.say(&["trust", "--yes"], 0);
+        let shown = match field {
+            "env" | "headers" | "oauth" => "V (its value is not shown)",
+            _ => "V=evil.example",
+        };
+        let says = format!("    set by .env of this project: {shown}\n");
+        assert!(err.contains(&says), "{field}: {err}");
+        check("V=evil.example\nOTHER=3\n", "trusted");
+        check("V=other.example\n", "changed");
+        check("", "changed");
+    }
+}
+
+#[test]
+fn a_secret_of_env_counts_and_is_not_shown() {
+    let mcp = r#"{"mcpServers": {"a": {"command": "x", "args": ["${MY_TOKEN}"]}}}"#;
+    let place = Place::new(&[(".mcp.json", mcp), (".env", "MY_TOKEN=s3cret\n")]);
+    let (_, err) = place.say(&["trust", "--yes"], 0);
+    assert!(err.contains("MY_TOKEN (its value is not shown)"), "{err}");
+    place.write(".env", "MY_TOKEN=s3cret2\n");
+    assert_eq!(place.statuses(), [".mcp.json changed"]);
+    // The real environment goes before it, and is no part of the project.
+    place.say(&["trust", "--yes"], 0);
+    let real = [("MY_TOKEN", "another")];
+    let (out, _) = place.say_with(&["mcp", "ls"], &real, 0);
+    assert!(out.contains("trusted"), "{out}");
+}
+
+#[test]
+fn what_is_no_file_is_told_and_not_waited_for() {
+    let place = Place::new(&[
+        ("agents/a.md", "---\nmodel: scripted/a\n---\nYou."),
+        ("scripts/a.yaml", "replies: [{ text: Done. }]\n"),
+    ]);
+    let folder = place.project.path();
+    let file = folder.join(".env");
+    let refused = |says: &str| {
+        let (_, err) = place.say(&["run", "a", "x"], 2);
+        assert!(err.contains("/.env` ") && err.contains(says), "{err}");
+        // Those who don't read it are not in its way.
+        place.say(&["submit", "a", "x"], 0);
+        fs::remove_file(&file).unwrap();
+    };
+    symlink("/dev/zero", &file).unwrap();
+    refused("is no file");
+    pipe(&file);
+    refused("is no file");
+    fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
+    refused("is longer than 1048576 bytes");
+    let toml = folder.join("longhaul.toml");
+    fs::remove_file(&toml).unwrap();
+    pipe(&toml);
+    let (_, err) = place.say(&["config", "show"], 2);
+    assert!(err.contains("longhaul.toml: is no file"), "{err}");
+    fs::remove_file(&toml).unwrap();
+    symlink("/dev/zero", &toml).unwrap();
+    let (_, err) = place.say(&["config", "show"], 2);
+    assert!(err.contains("longhaul.toml: is no file"), "{err}");
+}
