@@ -193,3 +193,66 @@ fn a_variable_is_no_value_of_the_context() {
         assert!(said.contains(words), "{words}: {said}");
     }
 }
+
+#[test]
+fn what_stands_in_env_only_is_known_to_every_command_that_writes() {
+    let folder = project("http://127.0.0.1:1");
+    let folder = folder.path();
+    fs::write(folder.join(".env"), format!("MY_TOKEN='{SECRET}'\n")).unwrap();
+    let asks = "---\nmodel: scripted/asks\ntools: [vault_write]\napprove:\n  - { tool: vault_write, ask: 'Write?' }\n---\nYou.\n";
+    fs::write(folder.join("agents/asks.md"), asks).unwrap();
+    let script = "replies:\n  - tools: [{ name: vault_write, input: { folder: Tasks, title: T, content: a, tags: [], confidence: 90 } }]\n  - text: Done.\n";
+    fs::write(folder.join("scripts/asks.yaml"), script).unwrap();
+    let say = |args: &[&str], code: i32| {
+        let output = longhaul_in(folder, args, &[]);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert_eq!(
+            leaks(&folder.join(".longhaul")),
+            Vec::<String>::new(),
+            "{args:?}"
+        );
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    say(&["submit", "plain", SECRET], 0);
+    say(&["steer", "@last", SECRET], 0);
+    let output = longhaul_in(folder, &["run", "asks", "x", "--no-input"], &[]);
+    assert!(output.status.code().is_some(), "{output:?}");
+    let gates = say(&["gates", "--json"], 0);
+    assert!(gates.contains("Write?"), "{gates} {output:?}");
+    say(&["reject", "@last", "--note", SECRET], 0);
+    say(&["submit", "plain", "x", "--thread", "t"], 0);
+    let args = ["submit", "plain", "x", "--thread", SECRET];
+    say(&args, 2);
+}
+
+#[test]
+fn a_name_that_hides_nothing_is_told_once() {
+    let folder = project("http://127.0.0.1:1");
+    let folder = folder.path();
+    let check = |args: &[&str], env: &[(&str, &str)], says: Option<&str>| {
+        let output = longhaul_in(folder, args, env);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = said.matches("`[secrets] names` lists MY_TOKEN").count();
+        assert_eq!(told, usize::from(says.is_some()), "{args:?}: {said}");
+        assert!(said.contains(says.unwrap_or_default()), "{args:?}: {said}");
+    };
+    let run = ["run", "plain", "x", "--no-input"];
+    let submit = ["submit", "plain", "x"];
+    for args in [
+        &run[..],
+        &submit[..],
+        &["config", "show"],
+        &["agents", "check"],
+    ] {
+        check(args, &[], Some("MY_TOKEN, which has no value here"));
+        check(
+            args,
+            &[("MY_TOKEN", "short")],
+            Some("MY_TOKEN, whose value has fewer than 6 letters"),
+        );
+        check(args, &[("MY_TOKEN", "longer")], None);
+    }
+    check(&["ls"], &[], None);
+    fs::write(folder.join(".env"), "MY_TOKEN=longer\n").unwrap();
+    check(&submit, &[], None);
+}
