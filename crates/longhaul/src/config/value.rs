@@ -132,7 +132,7 @@ pub enum Origin {
     /// This flag.
     Flag(String),
     /// Several, each a part of it.
-    Together(Vec<Origin>),
+    Together(Vec<Self>),
 }
 
 impl fmt::Display for Origin {
