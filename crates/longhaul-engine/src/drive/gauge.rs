@@ -134,18 +134,16 @@ impl Gauge {
         loop {
             let (rung, urgent) = (self.0.bell.notified(), self.0.urgent.notified());
             let nanos = clock.nanos();
-            let due = self.with(|state| match state.lasting.pop_front() {
-                Some(word) => Err(word),
-                None => Ok(state.take(nanos)),
-            });
-            match due {
-                Err(word) => return Spoken::Lasting(word),
-                Ok(Due::Now(input)) => return Spoken::Passing(input),
-                Ok(Due::In(span)) => tokio::select! {
+            if let Some(word) = self.with(|state| state.lasting.pop_front()) {
+                return Spoken::Lasting(word);
+            }
+            match self.with(|state| state.take(nanos)) {
+                Due::Now(input) => return Spoken::Passing(input),
+                Due::In(span) => tokio::select! {
                     () = clock.sleep_until(clock.now().plus(span)) => {}
                     () = urgent => {}
                 },
-                Ok(Due::Never) => tokio::select! {
+                Due::Never => tokio::select! {
                     () = rung => {}
                     () = urgent => {}
                 },

@@ -183,15 +183,12 @@ pub(super) fn on_the_way(error: &HttpError) -> Unkind {
             wants: Wants::Key,
         };
     }
-    let (why, sent) = match error {
-        HttpError::HttpStatus(status) => {
-            let why = format!("it answered with HTTP {}", status.status);
-            (why, status.status >= 500)
-        }
-        other => {
-            let expired = matches!(other, HttpError::SessionExpired);
-            (other.to_string(), !expired)
-        }
+    let (why, sent) = if let HttpError::HttpStatus(status) = error {
+        let why = format!("it answered with HTTP {}", status.status);
+        (why, status.status >= 500)
+    } else {
+        let expired = matches!(error, HttpError::SessionExpired);
+        (error.to_string(), !expired)
     };
     Unkind {
         why,

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use reqwest::Url;
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::mcp::auth::book::BookError;
@@ -50,9 +51,16 @@ pub(in crate::mcp) type Passed = Result<Pass, Stuck>;
 /// A renewal that any number wait for.
 type Waited = Shared<BoxFuture<'static, Passed>>;
 
-/// The renewals under way, by the addresses of their servers. Clones share them.
+/// The renewals under way. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Renewals(Arc<Mutex<BTreeMap<Url, (Waited, AbortHandle)>>>);
+pub(super) struct Renewals(Arc<Mutex<Open>>);
+
+#[derive(Default)]
+struct Open {
+    /// By the addresses of their servers.
+    waited: BTreeMap<Url, (Waited, AbortHandle)>,
+    tasks: JoinSet<()>,
+}
 
 impl Renewals {
     /// The renewal at this address that is under way, or this one; and whether it is
@@ -63,14 +71,19 @@ impl Renewals {
         new: impl FnOnce() -> BoxFuture<'static, Passed>,
     ) -> (Waited, bool) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((waited, task)) = open.get(at)
+        if let Some((waited, task)) = open.waited.get(at)
             && !task.is_finished()
         {
             return (waited.clone(), false);
         }
-        let task = tokio::spawn(new());
-        let handle = task.abort_handle();
-        let waited = task.map(|ended| {
+        while open.tasks.try_join_next().is_some() {}
+        let (tell, told) = oneshot::channel();
+        let renewal = new();
+        let task = open.tasks.spawn(async move {
+            // Nobody may wait for it any more; what counts is written by then.
+            _ = tell.send(renewal.await);
+        });
+        let waited = told.map(|ended| {
             ended.unwrap_or_else(|_| {
                 Err(Stuck {
                     why: "its login could not be renewed: this process is ending".to_owned(),
@@ -79,17 +92,16 @@ impl Renewals {
             })
         });
         let waited = waited.boxed().shared();
-        open.insert(at.clone(), (waited.clone(), handle));
+        open.waited.insert(at.clone(), (waited.clone(), task));
         (waited, true)
     }
 
     /// Waits until none is under way, but not for long.
     pub(super) async fn settle(&self) {
-        let open = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let open = {
+            let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.waited.clone()
+        };
         let open = open.into_values().filter(|(_, task)| !task.is_finished());
         let all = futures_util::future::join_all(open.map(|(waited, _)| waited));
         // What takes longer is lost with the process.
