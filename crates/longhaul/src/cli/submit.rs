@@ -182,26 +182,31 @@ pub(crate) fn prepare(
         }
     };
     let task = args.task()?;
-    let known = |name: &&String| !agent.context.contains(name);
-    if let Some(name) = task.context.keys().find(known) {
-        let words = format!(
-            "--context {name}: agent `{}` asks for no such name; its file lists {}",
-            agent.name,
-            if agent.context.is_empty() {
-                "none".to_owned()
-            } else {
-                agent.context.join(", ")
-            },
-        );
-        return Err(Failure::usage(words)
-            .hint("look at it", format!("longhaul agents show {}", agent.name))
-            .into());
-    }
+    asks_for(agent, &task)?;
     let policy = agent.policy(&config.defaults(), task.budget);
     let unbound = menu.unbound(&asked, policy.budget.micros);
     let notes = found.notes.iter().cloned().chain(unbound);
     let notes = notes.chain(secrets::notes(&config)).collect();
     Ok(Prepared { task, asked, notes })
+}
+
+/// Whether the agent's file asks for all that the task is given.
+fn asks_for(agent: &Agent, task: &Task) -> anyhow::Result<()> {
+    let unknown = |name: &&String| !agent.context.contains(name);
+    let Some(name) = task.context.keys().find(unknown) else {
+        return Ok(());
+    };
+    let listed = match agent.context.is_empty() {
+        true => "none".to_owned(),
+        false => agent.context.join(", "),
+    };
+    let words = format!(
+        "--context {name}: agent `{}` asks for no such name; its file lists {listed}",
+        agent.name
+    );
+    Err(Failure::usage(words)
+        .hint("look at it", format!("longhaul agents show {}", agent.name))
+        .into())
 }
 
 /// The models that are named, the first and those behind it; none: the project's own.

@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
         env: &[],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["scripts/plain.yaml", "txet", "longhaul config show"],
+        says: &["scripts/plain.yaml:2:5", "txet", "did you mean `text`?"],
     },
     Case {
         what: "a script that is not there",
