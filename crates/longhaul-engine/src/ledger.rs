@@ -169,7 +169,7 @@ impl Ledger {
     }
 
     /// Writes what a call says and must be read about afterwards. What the heart
-    /// does not take, as the run is stopping, is let go.
+    /// does not take, as the call has ended meanwhile, is let go.
     pub(crate) async fn note(&mut self, input: Input) -> Result<Told, Error> {
         loop {
             if !self.is_ours() {

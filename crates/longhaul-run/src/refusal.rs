@@ -24,9 +24,6 @@ pub enum Refusal {
     /// Nobody has started this call, or its result is recorded already.
     #[error("call {0} is not under way: its result is recorded, or it was never started")]
     NoSuchCall(CallId),
-    /// The run is stopping: only closing facts pass.
-    #[error("the run is being cancelled: nothing new starts")]
-    Stopping,
     /// The gate is closed.
     #[error("{gate} is {}{}", status_word(*.status), by_whom(.by.as_ref()))]
     GateClosed {
@@ -108,7 +105,6 @@ impl Refusal {
             Self::Ended(_) => "run_ended",
             Self::OutOfPlace { .. } => "out_of_place",
             Self::NoSuchCall(_) => "no_such_call",
-            Self::Stopping => "stopping",
             Self::GateClosed { .. } => "already_answered",
             Self::GateExpired(_) => "gate_expired",
             Self::WrongDecision { .. } => "wrong_decision",

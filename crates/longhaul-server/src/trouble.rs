@@ -109,7 +109,6 @@ const fn refused(refusal: &Refusal) -> (StatusCode, &'static str) {
             "wait until the run has read some, or withdraw one",
         ),
         Refusal::Already(_) => (StatusCode::CONFLICT, "it stands as you want it"),
-        Refusal::Stopping => (StatusCode::CONFLICT, "GET the run to see it end"),
         Refusal::OutOfPlace { .. } | Refusal::NoSuchCall(_) => {
             (StatusCode::CONFLICT, "GET the run to see how it stands")
         }

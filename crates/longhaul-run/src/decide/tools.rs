@@ -48,11 +48,10 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
     advance(draft)
 }
 
-/// A call under way says how far it is: people read it, and nothing follows.
+/// A call under way says how far it is: people read it, and nothing follows. Also
+/// while the run is being cancelled: what a call does in somebody's name before it
+/// has ended must be read about, and it begins nothing.
 pub(super) fn progress(draft: &mut Draft<'_>, progress: ToolProgress) -> Result<(), Refusal> {
-    if draft.control.cancel.is_some() {
-        return Err(Refusal::Stopping);
-    }
     let alive = draft.control.epoch;
     let runs = |state: &CallState| *state == CallState::Started(alive);
     if !state_of(draft, progress.call, runs) {

@@ -363,7 +363,7 @@ fn a_call_says_how_far_it_is_as_long_as_it_goes_on() {
         progress t1.2 half  => !no_such_call
         ? step              => make t1.1 send {}
         cancel              => run.cancel_requested
-        progress t1.1 more  => !stopping
+        progress t1.1 more  => tool.progress
         done t1.1 sent      => tool.completed(t1.1) run.cancelled | cancelled
     "#,
     );
