@@ -3,7 +3,8 @@
 //! Never: needed. The journal has every word when the turn is over; whoever
 //! listens too slowly misses words here and nothing else.
 
-use std::borrow::Cow;
+mod held;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +12,8 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::model::{Ask, Ear};
 use longhaul_core::port::redact::Redact;
 use tokio::sync::watch;
+
+use crate::feed::held::Held;
 
 /// So much of one reply is kept for those who come late.
 const WORDS_BYTES_MAX: usize = 256 * 1024;
@@ -61,10 +64,6 @@ struct Talk {
     turn: u32,
     attempt: u32,
     text: String,
-    /// What is held back: it may be the beginning of a secret that goes on.
-    held: String,
-    /// Not all of it could be kept: what comes now would follow a hole.
-    full: bool,
     /// The reply is complete: it is kept only for those who listened to it.
     over: bool,
 }
@@ -76,34 +75,6 @@ impl Talk {
             attempt: self.attempt,
             offset: self.text.len(),
         }
-    }
-
-    /// Takes words in, and shows those that are known to be no part of a secret.
-    fn take(&mut self, text: &str, redact: &dyn Redact) {
-        self.full |= self.text.len() + self.held.len() + text.len() > WORDS_BYTES_MAX;
-        if self.full {
-            return;
-        }
-        self.held.push_str(text);
-        let begun = redact.unfinished(&self.held);
-        let end = self.held.len().saturating_sub(begun);
-        let (said, rest) = self.held.split_at(self.held.floor_char_boundary(end));
-        let (whole, clean) = (redact.redact(&self.held), redact.redact(said));
-        // A secret may end where another seems to begin.
-        let is_torn =
-            matches!(whole, Cow::Owned(_)) && *whole != format!("{clean}{}", redact.redact(rest));
-        let (shown, rest) = match is_torn {
-            true => (whole, ""),
-            false => (clean, rest),
-        };
-        self.text.push_str(&shown);
-        self.held = rest.to_owned();
-    }
-
-    /// Nothing follows: what was held back is all there is of it.
-    fn show_rest(&mut self, redact: &dyn Redact) {
-        let held = std::mem::take(&mut self.held);
-        self.text.push_str(&redact.redact(&held));
     }
 }
 
@@ -168,8 +139,6 @@ impl Feed {
             turn,
             attempt,
             text: String::new(),
-            held: String::new(),
-            full: false,
             over: false,
         };
         self.with(|rooms| rooms.entry(run).or_default().talk = Some(talk));
@@ -177,7 +146,24 @@ impl Feed {
             feed: self.clone(),
             run,
             redact,
+            held: Mutex::default(),
         }
+    }
+
+    /// Lets those who listen hear this.
+    fn say(&self, run: RunId, words: &str) {
+        if words.is_empty() {
+            return;
+        }
+        self.with(|rooms| {
+            let Some(room) = rooms.get_mut(&run) else {
+                return;
+            };
+            if let Some(talk) = &mut room.talk {
+                talk.text.push_str(words);
+            }
+            room.ring();
+        });
     }
 }
 
@@ -254,18 +240,23 @@ pub(crate) struct FeedEar {
     feed: Feed,
     run: RunId,
     redact: Arc<dyn Redact>,
+    /// Secrets are looked for behind a lock of this reply alone: the rooms are
+    /// everybody's.
+    held: Mutex<Held>,
 }
 
 impl FeedEar {
+    /// Takes something out of what is held back and says it, in this order also when
+    /// two do.
+    fn say(&self, take: impl FnOnce(&mut Held) -> String) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = take(&mut held);
+        self.feed.say(self.run, &words);
+    }
+
     /// The words so far, when no more are waited for.
     pub(crate) fn text(&self) -> Arc<str> {
-        self.feed.with(|rooms| {
-            if let Some(room) = rooms.get_mut(&self.run)
-                && let Some(talk) = &mut room.talk
-            {
-                talk.show_rest(&*self.redact);
-            }
-        });
+        self.say(|held| held.rest(&*self.redact));
         self.feed
             .so_far(self.run)
             .map_or_else(|| "".into(), |delta| delta.text)
@@ -274,30 +265,20 @@ impl FeedEar {
 
 impl Ear for FeedEar {
     fn words(&self, text: &str) {
-        self.feed.with(|rooms| {
-            let Some(room) = rooms.get_mut(&self.run) else {
-                return;
-            };
-            if let Some(talk) = &mut room.talk {
-                talk.take(text, &*self.redact);
-            }
-            room.ring();
-        });
+        self.say(|held| held.take(text, &*self.redact, WORDS_BYTES_MAX));
     }
 }
 
 impl Drop for FeedEar {
     fn drop(&mut self) {
+        self.say(|held| held.rest(&*self.redact));
         self.feed.with(|rooms| {
             let Some(room) = rooms.get_mut(&self.run) else {
                 return;
             };
             match (room.listeners(), &mut room.talk) {
                 (0, _) => drop(rooms.remove(&self.run)),
-                (_, Some(talk)) => {
-                    talk.show_rest(&*self.redact);
-                    talk.over = true;
-                }
+                (_, Some(talk)) => talk.over = true,
                 (_, None) => {}
             }
         });
@@ -306,6 +287,8 @@ impl Drop for FeedEar {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use longhaul_core::port::redact::NoSecrets;
 
     use super::*;
