@@ -5,7 +5,7 @@
 
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::Cap;
-use longhaul_core::policy::gate::SUBMIT_AGAIN;
+use longhaul_core::policy::gate::is_in_vain;
 use longhaul_core::status::{Outcome, Status, Wait};
 
 use crate::state::Run;
@@ -127,8 +127,7 @@ fn waiting(run: &Run, wait: &Wait) -> Said {
 /// What helps a run that can't go on; at some gates no answer does.
 fn unblock(run: &Run, gate: GateId) -> String {
     let open = run.control.open_gate(gate);
-    let in_vain = open.is_some_and(|open| open.tags.iter().any(|tag| tag == SUBMIT_AGAIN));
-    match in_vain {
+    match open.is_some_and(|open| is_in_vain(&open.tags)) {
         true => format!("longhaul cancel {}", run.id()),
         false => format!("longhaul answer {gate} TEXT"),
     }

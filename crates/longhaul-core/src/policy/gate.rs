@@ -122,6 +122,11 @@ pub enum GateKind {
 /// the task is to be submitted again.
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
+/// Whether no answer helps a gate with these labels.
+pub fn is_in_vain(tags: &[String]) -> bool {
+    tags.iter().any(|tag| tag == SUBMIT_AGAIN)
+}
+
 /// A gate as it is raised: everything that judging an answer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSpec {

@@ -10,7 +10,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateStatus, OnTimeout, Scope};
+use longhaul_core::policy::gate::{
+    Answer, Decision, GateKind, GateStatus, OnTimeout, Scope, is_in_vain,
+};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
 use longhaul_engine::gate_view::GateView;
@@ -193,7 +195,7 @@ const fn kind(kind: &GateKind) -> &'static str {
         GateKind::Result => "Is this result good?",
         GateKind::Question => "A question",
         GateKind::Blocked => "The agent can't go on",
-        GateKind::InDoubt => "A call was cut off. May it be made again?",
+        GateKind::InDoubt => "Nobody knows what came of a call. May it be made again?",
         GateKind::Signal => "A signal is waited for",
     }
 }
@@ -223,6 +225,10 @@ fn frozen(input: &RawJson) -> String {
 /// answered from here.
 fn outcome(link: &OpenLink, view: &GateView) -> Option<String> {
     match view.status {
+        GateStatus::Open if is_in_vain(&view.tags) => Some(
+            "No answer helps here: the run is to be cancelled, and the task submitted again."
+                .to_owned(),
+        ),
         GateStatus::Open => {
             let own = format!("link:{}", link.recipient);
             let said = view.answers.iter().any(|answer| answer.by == own);

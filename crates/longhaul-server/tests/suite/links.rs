@@ -307,6 +307,18 @@ async fn a_question_is_answered_by_its_page() {
 }
 
 #[tokio::test]
+async fn where_no_answer_helps_none_is_asked_for() {
+    let torn = plan([]).agent(|agent| agent.prompt = "Greet {{ context.nobody }}.".into());
+    let server = torn.at_work().await;
+    let (_, gate) = server.at_gate().await;
+    let text = show(&server, &link(&server, &gate, "anna").await)
+        .await
+        .text();
+    assert!(text.contains("No answer helps here"), "{text}");
+    assert!(!text.contains("<form"), "{text}");
+}
+
+#[tokio::test]
 async fn recipients_are_names() {
     let server = asking().at_work().await;
     let (_, gate) = server.at_gate().await;

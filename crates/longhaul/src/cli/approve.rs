@@ -6,7 +6,7 @@ use std::io::Read as _;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use longhaul_core::policy::gate::{Decision, SUBMIT_AGAIN, Scope};
+use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
 use longhaul_core::raw::RawJson;
 use longhaul_engine::gate_view::GateView;
 
@@ -132,7 +132,7 @@ fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
         takes.join(" or ")
     );
     let failure = Failure::usage(words);
-    Err(match gate.tags.iter().any(|tag| tag == SUBMIT_AGAIN) {
+    Err(match is_in_vain(&gate.tags) {
         true => failure.hint("end the run", format!("longhaul cancel {}", gate.run)),
         false => failure.hint("answer it", format!("longhaul answer {id} TEXT")),
     }

@@ -3,7 +3,7 @@
 //! Never: answers.
 
 use clap::{Args, Subcommand};
-use longhaul_core::policy::gate::{GateStatus, SUBMIT_AGAIN};
+use longhaul_core::policy::gate::{GateStatus, is_in_vain};
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::time::Timestamp;
 use longhaul_engine::gate_view::{AnswerView, GateView};
@@ -206,9 +206,8 @@ fn stands(gate: &GateView) -> String {
             _ => None,
         })
         .collect();
-    let in_vain = gate.tags.iter().any(|tag| tag == SUBMIT_AGAIN);
     match gate.status {
-        GateStatus::Open if in_vain => {
+        GateStatus::Open if is_in_vain(&gate.tags) => {
             format!("open, {run} waits, and no answer helps: longhaul cancel {run}")
         }
         GateStatus::Open => format!("open, {run} waits: {}", ways.join(" | ")),

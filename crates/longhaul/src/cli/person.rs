@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, SUBMIT_AGAIN, Scope};
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope, is_in_vain};
 use longhaul_engine::gate_view::GateView;
 use tokio::sync::mpsc;
 
@@ -68,7 +68,7 @@ impl Person {
             say::talk(&format!("          {line}"));
         }
         let (id, run) = (gate.id, gate.run);
-        if gate.tags.iter().any(|tag| tag == SUBMIT_AGAIN) {
+        if is_in_vain(&gate.tags) {
             say::talk(&format!(
                 "          no answer helps:  longhaul cancel {run}"
             ));
