@@ -21,7 +21,7 @@ use crate::control;
 use crate::error::Error;
 use crate::events::{IDLE_TICK, kind};
 use crate::lack::Lack;
-use crate::ports::{Found, Ports};
+use crate::ports::{Found, NoModel, Ports};
 use crate::toolbox::Equipped;
 
 /// The tool that pages through long results: an agent with any tool has it.
@@ -119,7 +119,7 @@ impl Capsule {
     /// The capsule of an agent for which others brought these.
     pub(crate) fn equip(ports: &Ports, run: &Run, agent: Arc<Agent>, brought: Brought) -> Opened {
         let task = run.task();
-        let models = find(ports, &asked(ports, run, &agent))?;
+        let models = find(ports, &asked(ports, run, &agent)).map_err(|none| none.to_string())?;
         let (mut tools, supplied) = tools(ports, run, &agent, brought)?;
         let contract = contract(&agent)?;
         if let Some(contract) = &contract {
@@ -330,7 +330,7 @@ fn walls(agent: &Agent, equipped: &Equipped) -> Result<(), Lack> {
 }
 
 /// The models of these names, each once; no name: the project's own.
-fn find(ports: &Ports, names: &[String]) -> Result<Vec<Found>, String> {
+fn find(ports: &Ports, names: &[String]) -> Result<Vec<Found>, NoModel> {
     if names.is_empty() {
         return Ok(vec![ports.models.find(None)?]);
     }

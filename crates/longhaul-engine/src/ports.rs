@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use longhaul_core::id::AgentName;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::keyring::Keyring;
 use longhaul_core::port::model::Model;
@@ -28,15 +29,46 @@ use crate::nudge::Nudges;
 use crate::tail::Tail;
 use crate::toolbox::{Equipped, Toolbox};
 
-/// So the sentence begins that says that a model's own script is broken: no key and
-/// no setting helps there.
-pub const BROKEN_SCRIPT: &str = "The script can't be played";
+/// Why there is no model, in sentences that say what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoModel {
+    /// Something is to be configured.
+    #[error("{0}")]
+    Unset(String),
+    /// It plays a script, which is broken: no key and no setting helps there.
+    #[error("The script can't be played: {0}")]
+    BrokenScript(String),
+}
+
+impl From<String> for NoModel {
+    fn from(sentence: String) -> Self {
+        Self::Unset(sentence)
+    }
+}
+
+impl NoModel {
+    /// A word for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unset(_) => "no_model",
+            Self::BrokenScript(_) => "bad_script",
+        }
+    }
+
+    /// What is said to whoever wants work of this agent.
+    pub fn said_of(&self, agent: &AgentName) -> String {
+        match self {
+            Self::Unset(sentence) => format!("no model for agent `{agent}`: {sentence}"),
+            Self::BrokenScript(_) => self.to_string(),
+        }
+    }
+}
 
 /// Finds the model behind a name.
 pub trait Models: Send + Sync + fmt::Debug {
     /// The model of this name, `provider/model` or short; none named: the
-    /// project's own. The error is a sentence that says what to configure.
-    fn find(&self, name: Option<&str>) -> Result<Found, String>;
+    /// project's own.
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel>;
 
     /// The model that runs of idle ticks ask, whatever an agent's file says of them;
     /// none: what it says.

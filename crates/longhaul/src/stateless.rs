@@ -18,7 +18,7 @@ use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::{Agent, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, Ports};
+use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, NoModel, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
@@ -43,7 +43,7 @@ impl OneModel {
 }
 
 impl Models for OneModel {
-    fn find(&self, _name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, _name: Option<&str>) -> Result<Found, NoModel> {
         Ok(self.0.clone())
     }
 }

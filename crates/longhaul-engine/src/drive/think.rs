@@ -21,7 +21,7 @@ use crate::clean::Cleaner;
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
-use crate::ports::{Found, Models};
+use crate::ports::{Found, Models, NoModel};
 
 /// What came of a question.
 pub(super) enum Heard {
@@ -170,7 +170,7 @@ fn found(
     if let Some(own) = own {
         return Ok(own.clone());
     }
-    let missing = |why: String| Failure::new(FailureClass::InvalidRequest, why);
+    let missing = |why: NoModel| Failure::new(FailureClass::InvalidRequest, why.to_string());
     match (models.find(Some(name)), purpose) {
         (Ok(found), _) => Ok(found),
         (Err(why), Purpose::Compact) => Err(missing(why)),

@@ -30,7 +30,7 @@ use longhaul_engine::feed::Feed;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::mint::UuidMint;
 use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoSupplies, Ports};
+use longhaul_engine::ports::{Definitions, Found, Models, NoEyes, NoModel, NoSupplies, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::tail::Tail;
@@ -252,12 +252,14 @@ pub(crate) struct Shelf {
 }
 
 impl Models for Shelf {
-    fn find(&self, name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
         if let Some(sentence) = *self.gone.lock().unwrap() {
-            return Err(sentence.to_owned());
+            return Err(NoModel::Unset(sentence.to_owned()));
         }
         if name == Some("other/helper") && self.helper_left.load(Ordering::Relaxed) {
-            return Err("There is no `other/helper` here.".to_owned());
+            return Err(NoModel::Unset(
+                "There is no `other/helper` here.".to_owned(),
+            ));
         }
         let named = name.filter(|name| name.contains('/'));
         let (name, model) = match (&self.helper, name) {

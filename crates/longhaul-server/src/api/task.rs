@@ -16,7 +16,6 @@ use longhaul_core::usage::Micros;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::Known;
-use longhaul_engine::ports::BROKEN_SCRIPT;
 use longhaul_engine::schema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -250,16 +249,10 @@ pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunI
     })?;
     let named = task.model.as_deref();
     let named = named.or_else(|| agent.models.first().map(String::as_str));
-    if let Err(sentence) = longhaul.ports().models.find(named) {
-        let (code, words) = match sentence.starts_with(BROKEN_SCRIPT) {
-            true => ("bad_script", sentence),
-            false => {
-                let words = format!("no model for agent `{}`: {sentence}", agent.name);
-                ("no_model", words)
-            }
-        };
+    if let Err(none) = longhaul.ports().models.find(named) {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Problem::new(status, code, words));
+        let words = none.said_of(&agent.name);
+        return Err(Problem::new(status, none.code(), words));
     }
     if let Some(odd) = task
         .context

@@ -91,6 +91,7 @@ async fn what_makes_no_sense_is_422() {
         (runs(&json!({ "agent": "tester" })), "invalid"),
         (runs(&with("agent", json!("testr"))), "no_agent"),
         (runs(&with("model", json!("nobody/none"))), "no_model"),
+        (runs(&with("model", json!("scripted/torn"))), "bad_script"),
         (runs(&with("lane", json!("x".repeat(5_000)))), "invalid"),
         (runs(&with("lane", json!(""))), "invalid"),
         (runs(&with("context", json!({ "who": 1 }))), "invalid"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::raw::Hash;
-use longhaul_engine::ports::{Found, Models};
+use longhaul_engine::ports::{Found, Models, NoModel};
 use longhaul_model::cassette::{CassetteModel, Mask, Recorder, Tape};
 
 use crate::assemble::providers::Providers;
@@ -121,7 +121,7 @@ pub(crate) struct Listened {
 }
 
 impl Models for Listened {
-    fn find(&self, name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
         let Found { name, model } = self.models.find(name)?;
         let model = Arc::new(self.recorder.listen(model));
         Ok(Found { name, model })

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
 use longhaul_core::time::{Clock, Timestamp};
-use longhaul_engine::ports::{BROKEN_SCRIPT, Found, Models};
+use longhaul_engine::ports::{Found, Models, NoModel};
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
 use longhaul_model::scripted::{Script, ScriptedModel};
@@ -76,7 +76,7 @@ impl ModelShelf {
         }
     }
 
-    fn open(&self, menu: &Menu, name: &str) -> Result<Arc<dyn Model>, String> {
+    fn open(&self, menu: &Menu, name: &str) -> Result<Arc<dyn Model>, NoModel> {
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         if provider == SCRIPTED {
             let script = self.script(model)?;
@@ -93,11 +93,11 @@ impl ModelShelf {
         let provider = menu.providers.find(provider)?;
         let key = provider.key(&menu.env);
         if provider.needs_key() && key.is_none() {
-            return Err(format!(
+            return Err(NoModel::Unset(format!(
                 "There is no key for `{}`: set {}.",
                 provider.name,
                 provider.variables()
-            ));
+            )));
         }
         let wanted = Wanted {
             provider,
@@ -110,7 +110,7 @@ impl ModelShelf {
             clock: Arc::clone(&self.clock),
             pictures: self.pictures.clone(),
         };
-        adapter::open(wanted, around)
+        Ok(adapter::open(wanted, around)?)
     }
 
     /// How the file of a model looks that is played from one.
@@ -168,12 +168,12 @@ impl ModelShelf {
 
     /// The script of this name: the project's, else the one that ships with the
     /// agent of that name.
-    fn script(&self, name: &str) -> Result<Script, String> {
+    fn script(&self, name: &str) -> Result<Script, NoModel> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(format!(
+            return Err(NoModel::Unset(format!(
                 "`{name}` is no name of a script: it has letters, digits, `-`, `_` and `.`."
-            ));
+            )));
         }
         let path = self.scripts.join(format!("{name}.yaml"));
         let script = if path.exists() {
@@ -181,11 +181,11 @@ impl ModelShelf {
         } else if let Some(text) = shipped::script(name) {
             Script::parse(&format!("built-in/{name}.yaml"), text)
         } else {
-            return Err(format!(
+            return Err(NoModel::Unset(format!(
                 "There is no script for the model `scripted/{name}`. Write scripts/{name}.yaml."
-            ));
+            )));
         };
-        script.map_err(|why| format!("{BROKEN_SCRIPT}: {why}"))
+        script.map_err(|why| NoModel::BrokenScript(why.to_string()))
     }
 }
 
@@ -194,7 +194,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Models for ModelShelf {
-    fn find(&self, name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
         let menu = self.menu.as_ref().map_err(Clone::clone)?;
         let choice = menu.choose(name, |provider| {
             self.trusted(&provider.name).ok()?;

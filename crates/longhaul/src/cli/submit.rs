@@ -20,7 +20,6 @@ use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::ports::BROKEN_SCRIPT;
 
 use crate::cli::desk::find::{Server, beside, server};
 use crate::cli::exit::Exit;
@@ -172,12 +171,8 @@ pub(crate) fn prepare(
                 let found = models.find(named).map(|found| found.name);
                 found.or_else(|why| waits(&config, &menu, named).ok_or(why))
             });
-            found.collect::<Result<_, _>>().map_err(|sentence| {
-                if sentence.starts_with(BROKEN_SCRIPT) {
-                    return fail::engine(Problem::new("bad_script", sentence));
-                }
-                let words = format!("no model for agent `{}`: {sentence}", agent.name);
-                fail::engine(Problem::new("no_model", words))
+            found.collect::<Result<_, _>>().map_err(|none| {
+                fail::engine(Problem::new(none.code(), none.said_of(&agent.name)))
             })?
         }
     };

@@ -160,7 +160,10 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
     ] {
         let config = read(toml, env).unwrap();
-        let why = models(&config, &clock).find(Some(name)).unwrap_err();
+        let why = models(&config, &clock)
+            .find(Some(name))
+            .unwrap_err()
+            .to_string();
         assert!(why.contains(said), "{name}: {why}");
         assert!(!why.contains(KEY), "{why}");
     }

@@ -231,7 +231,7 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
         let config = load::load(&here, &[]).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let found = longhaul::assemble::models(&config, &clock).find(Some(name));
-        let why = found.err().unwrap_or_default();
+        let why = found.err().map(|none| none.to_string()).unwrap_or_default();
         assert_eq!(why.is_empty(), opens, "{project_file}{user_file}: {why}");
         assert!(opens || why.contains("is not trusted yet"), "{why}");
     };

@@ -10,7 +10,7 @@ use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::Hold;
-use longhaul_engine::ports::{Found, Models};
+use longhaul_engine::ports::{Found, Models, NoModel};
 use longhaul_run::next::check_conversation;
 use longhaul_testkit::sim::outside::Asked;
 use longhaul_testkit::sim::script::{Script, TARIFF};
@@ -28,7 +28,7 @@ impl OneModel {
 }
 
 impl Models for OneModel {
-    fn find(&self, _name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, _name: Option<&str>) -> Result<Found, NoModel> {
         let name = "scripted/sim".to_owned();
         let model = self.0.clone();
         Ok(Found { name, model })

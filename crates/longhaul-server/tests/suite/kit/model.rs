@@ -17,7 +17,7 @@ use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{Hold, Tariff, Usage};
-use longhaul_engine::ports::{Found, Models};
+use longhaul_engine::ports::{Found, Models, NoModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -157,13 +157,18 @@ impl Shelf {
 }
 
 impl Models for Shelf {
-    fn find(&self, name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
         assert!(
             !self.breaks.load(Ordering::SeqCst),
             "a shelf with a mistake"
         );
+        if name == Some("scripted/torn") {
+            return Err(NoModel::BrokenScript(
+                "torn.yaml:1:1: it is torn".to_owned(),
+            ));
+        }
         if name == Some("nobody/none") {
-            return Err("nobody sells it".to_owned());
+            return Err(NoModel::Unset("nobody sells it".to_owned()));
         }
         let name = "scripted/actor".to_owned();
         let model = self.actor.clone();

@@ -21,7 +21,7 @@ use longhaul_engine::agent::wish::Guards;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::ports::{Found, Models, Ports};
+use longhaul_engine::ports::{Found, Models, NoModel, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::Toolbox;
@@ -142,7 +142,7 @@ impl Hooks for Enough {
 struct OneModel(Arc<dyn Model>);
 
 impl Models for OneModel {
-    fn find(&self, _name: Option<&str>) -> Result<Found, String> {
+    fn find(&self, _name: Option<&str>) -> Result<Found, NoModel> {
         Ok(Found {
             name: "scripted/bench".to_owned(),
             model: Arc::clone(&self.0),
