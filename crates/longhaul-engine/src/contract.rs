@@ -13,6 +13,7 @@ use longhaul_run::unfenced;
 use serde_json::{Map, Value, json};
 
 use crate::circle::circle;
+use crate::compiled::compiled;
 
 /// A longer schema is none that a model could follow.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
@@ -49,7 +50,7 @@ impl Contract {
         if !value.is_object() {
             return Err("a JSON Schema is an object".to_owned());
         }
-        let validator = jsonschema::validator_for(&value).map_err(|why| why.to_string())?;
+        let validator = compiled(&value)?;
         if let Some(why) = circle(&value) {
             return Err(why);
         }
@@ -234,6 +235,8 @@ mod tests {
         for schema in [json!(7), json!({ "type": "nonsense" })] {
             assert!(Contract::new(&RawJson::of(&schema)).is_err(), "{schema}");
         }
+        let vast = json!({ "pattern": r"(\p{L}{60}){10}" });
+        assert!(Contract::new(&RawJson::of(&vast)).is_err());
         let long = json!({ "description": "x".repeat(SCHEMA_BYTES_MAX) });
         assert!(Contract::new(&RawJson::of(&long)).is_err());
     }

@@ -11,6 +11,7 @@ pub mod circle;
 pub mod clean;
 pub mod clock;
 mod compactor;
+pub mod compiled;
 mod contract;
 mod control;
 pub mod drive;

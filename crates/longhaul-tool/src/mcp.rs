@@ -14,6 +14,7 @@ mod error;
 mod fate;
 mod greet;
 mod http;
+mod judge;
 mod lines;
 mod link;
 mod listing;

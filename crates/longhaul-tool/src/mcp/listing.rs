@@ -8,15 +8,13 @@ use std::collections::BTreeSet;
 use longhaul_core::id::ToolName;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::port::tool::ToolCard;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::mcp::judge::Judge;
 use crate::mcp::spec::{ServerSpec, is_tool_name, tool_name};
 
 /// So many tools of one server are taken.
 pub(super) const TOOLS_MAX: usize = 256;
-
-/// The longest schema, in bytes of JSON.
-const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
 /// The longest description, in letters.
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
@@ -42,6 +40,7 @@ pub(super) struct Listing {
     pub(super) tools: Vec<Offered>,
     /// What was left out or cut, and why.
     pub(super) notes: Vec<String>,
+    judge: Judge,
 }
 
 impl Listing {
@@ -59,16 +58,15 @@ impl Listing {
                 ));
                 return;
             }
-            let taken = offered(spec, said);
-            if let Some(Err(why)) = taken.is_ok().then(|| promised(said)).flatten() {
-                self.note(format!(
-                    "what `{}` promises of its results is not used: {why}",
-                    shown(said)
-                ));
-            }
-            match taken {
-                Ok(offered) if names.insert(offered.card.name.as_str().to_owned()) => {
+            match offered(spec, said, &mut self.judge) {
+                Ok((offered, unused)) if names.insert(offered.card.name.as_str().to_owned()) => {
                     self.tools.push(offered);
+                    if let Some(why) = unused {
+                        self.note(format!(
+                            "what `{}` promises of its results is not used: {why}",
+                            shown(said)
+                        ));
+                    }
                 }
                 Ok(_) => self.note(format!(
                     "`{}` is there twice; the second is left out",
@@ -95,8 +93,12 @@ fn shown(said: &Value) -> String {
     }
 }
 
-/// A tool as we take it, or why not.
-fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
+/// A tool as we take it, with why what it promises is not used; or why it is not taken.
+fn offered(
+    spec: &ServerSpec,
+    said: &Value,
+    judge: &mut Judge,
+) -> Result<(Offered, Option<String>), String> {
     let name = said["name"].as_str().ok_or("it has no name")?;
     if !is_tool_name(name) {
         return Err("its name is not 1 to 128 letters, digits, `_`, `-`, `.` and `/`".to_owned());
@@ -112,13 +114,17 @@ fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
     if schema.get("type").is_some_and(|kind| kind != "object") {
         return Err("its input would be no object".to_owned());
     }
-    judge(schema, "input")?;
+    judge.hear(schema, "input")?;
+    let (promise, unused) = match promised(said, judge) {
+        Ok(promise) => (promise.cloned(), None),
+        Err(why) => (None, Some(why)),
+    };
     let words = said["description"].as_str();
     let title = said["title"]
         .as_str()
         .or(said["annotations"]["title"].as_str());
     let description = words.or(title).unwrap_or_default();
-    Ok(Offered {
+    let offered = Offered {
         card: ToolCard {
             name,
             description: bounded(description),
@@ -129,16 +135,19 @@ fn offered(spec: &ServerSpec, said: &Value) -> Result<Offered, String> {
             timeout: Some(spec.timeout),
         },
         class: class(spec, &said["annotations"]),
-        promise: promised(said).and_then(Result::ok).cloned(),
-    })
+        promise,
+    };
+    Ok((offered, unused))
 }
 
 /// The schema that its results promise to keep, or why it can't be held to it.
-fn promised(said: &Value) -> Option<Result<&Value, String>> {
-    let schema = said
-        .get("outputSchema")
-        .filter(|schema| !schema.is_null())?;
-    Some(judge(schema, "results").map(|()| schema))
+fn promised<'a>(said: &'a Value, judge: &mut Judge) -> Result<Option<&'a Value>, String> {
+    let schema = said.get("outputSchema").filter(|schema| !schema.is_null());
+    let Some(schema) = schema else {
+        return Ok(None);
+    };
+    judge.hear(schema, "results")?;
+    Ok(Some(schema))
 }
 
 /// What its calls do to the world, by its own word. What one of its calls did may
@@ -169,90 +178,11 @@ fn bounded(words: &str) -> String {
     short
 }
 
-/// Whether models and our own judge can work with the schema of this.
-fn judge(schema: &Value, of: &str) -> Result<(), String> {
-    let bytes = schema.to_string().len();
-    if bytes > SCHEMA_BYTES_MAX {
-        let kb = SCHEMA_BYTES_MAX / 1024;
-        return Err(format!("the schema of its {of} is longer than {kb} KB"));
-    }
-    let mut refs = Vec::new();
-    gather(schema, &mut refs);
-    if refs.iter().any(|to| !to.starts_with('#')) {
-        return Err(format!("the schema of its {of} refers to another place"));
-    }
-    let mut known = BTreeSet::new();
-    if refs
-        .into_iter()
-        .any(|to| is_round(schema, to, &mut Vec::new(), &mut known))
-    {
-        return Err(format!("the schema of its {of} refers to itself"));
-    }
-    match jsonschema::validator_for(schema) {
-        Ok(_) => Ok(()),
-        Err(why) => {
-            let why: String = why.to_string().chars().take(200).collect();
-            Err(format!("the schema of its {of} is none: {why}"))
-        }
-    }
-}
-
-/// All that a schema refers to. It was parsed, so it is not deep.
-fn gather<'a>(schema: &'a Value, refs: &mut Vec<&'a str>) {
-    let own = |fields: &'a Map<String, Value>| {
-        let dynamic = fields
-            .get("$dynamicRef")
-            .or_else(|| fields.get("$recursiveRef"));
-        fields.get("$ref").or(dynamic).and_then(Value::as_str)
-    };
-    match schema {
-        Value::Object(fields) => {
-            refs.extend(own(fields));
-            fields.values().for_each(|inner| gather(inner, refs));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| gather(inner, refs)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Whether a reference leads back to itself. Those in `known` are known not to.
-fn is_round<'a>(
-    schema: &'a Value,
-    to: &'a str,
-    way: &mut Vec<&'a str>,
-    known: &mut BTreeSet<&'a str>,
-) -> bool {
-    if known.contains(to) {
-        return false;
-    }
-    // The whole holds this very reference.
-    let pointer = to.trim_start_matches('#');
-    if pointer.is_empty() || way.contains(&to) || way.len() > REFS_DEEP_MAX {
-        return true;
-    }
-    // What is not there, the judge of schemas finds.
-    let Some(target) = schema.pointer(pointer) else {
-        return false;
-    };
-    let mut inner = Vec::new();
-    gather(target, &mut inner);
-    way.push(to);
-    let round = inner
-        .into_iter()
-        .any(|next| is_round(schema, next, way, known));
-    way.pop();
-    known.insert(to);
-    round
-}
-
-/// How deep references may lead into one another.
-const REFS_DEEP_MAX: usize = 32;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mcp::spec::{Elicitation, Way};
-    use serde_json::json;
+    use serde_json::{Map, json};
     use std::collections::BTreeMap;
 
     fn spec(per_run: bool) -> ServerSpec {
@@ -332,20 +262,51 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_branch_without_end_are_judged_at_once() {
-        let mut defs = serde_json::Map::new();
-        for at in 0..30 {
-            let to = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
-            defs.insert(format!("d{at}"), json!({ "allOf": [to.clone(), to] }));
+    fn patterns_are_counted_before_any_is_compiled() {
+        let named = |count: usize| {
+            let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
+            let fields: Map<String, Value> = (0..count).map(field).collect();
+            json!({ "type": "object", "properties": fields })
+        };
+        let keyed: Map<String, Value> = (0..65).map(|at| (format!("^{at}$"), json!({}))).collect();
+        let promises = json!({
+            "name": "promises", "inputSchema": named(1),
+            "outputSchema": { "type": "object", "patternProperties": keyed },
+        });
+        let page = [
+            tool("few", &named(64)),
+            tool("many", &named(65)),
+            tool(
+                "keyed",
+                &json!({ "type": "object", "patternProperties": keyed }),
+            ),
+            tool(
+                "vast",
+                &json!({ "properties": { "a": { "pattern": r"\p{L}{60}" } } }),
+            ),
+            promises,
+        ];
+        let mut listing = Listing::default();
+        listing.add(&spec(false), &page);
+        let taken: Vec<(&str, bool)> = listing
+            .tools
+            .iter()
+            .map(|offered| (offered.card.name.as_str(), offered.promise.is_some()))
+            .collect();
+        assert_eq!(taken, [("mcp:s/few", false), ("mcp:s/promises", false)]);
+        let many = "holds more than 64 patterns";
+        for (at, why) in [(0, many), (1, many), (2, "is none"), (3, many)] {
+            assert!(listing.notes[at].contains(why), "{:#?}", listing.notes);
         }
-        defs.insert("d30".into(), json!({ "type": "object" }));
-        let schema = json!({ "$ref": "#/$defs/d0", "$defs": defs });
-        let mut refs = Vec::new();
-        gather(&schema, &mut refs);
-        let mut known = BTreeSet::new();
-        for to in refs {
-            assert!(!is_round(&schema, to, &mut Vec::new(), &mut known));
-        }
+        // Those that are left out count as well: there is no end of them else.
+        let page: Vec<Value> = (0..20).map(|_| tool("twice", &named(64))).collect();
+        listing.add(&spec(false), &page);
+        assert_eq!(listing.tools.len(), 3);
+        let last = listing.notes.last().unwrap();
+        assert!(
+            last.contains("all its schemas hold more than 512"),
+            "{last}"
+        );
     }
 
     #[test]

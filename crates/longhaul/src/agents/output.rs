@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::raw::{RawJson, canonical};
 use longhaul_engine::circle::circle;
+use longhaul_engine::compiled::compiled;
 use serde_json::Value;
 
 use crate::agents::comma;
@@ -72,12 +73,12 @@ fn judged(value: Value) -> Result<RawJson, String> {
     if !value.is_object() {
         return Err("is no schema: write an object, such as {\"type\": \"object\"}".to_owned());
     }
-    if let Err(why) = jsonschema::validator_for(&value) {
+    if let Err(why) = compiled(&value) {
         return Err(match foreign(&value) {
             Some(foreign) => format!(
                 "refers to `{foreign}`, and nothing outside of a schema is fetched: put it under `$defs`"
             ),
-            None => format!("is no JSON Schema: {}", short(&why.to_string())),
+            None => format!("is no JSON Schema: {}", short(&why)),
         });
     }
     if let Some(why) = circle(&value) {

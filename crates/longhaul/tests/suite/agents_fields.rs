@@ -279,6 +279,9 @@ fn what_is_no_schema_is_refused_with_its_place() {
     refused(br#"{ "type": 7 }"#, "is no JSON Schema");
     refused(br#"{ "type": "objekt" }"#, "is no JSON Schema");
     refused(br#"{ "pattern": "(" }"#, "is no JSON Schema");
+    let keys: Vec<String> = (0..65).map(|at| format!("\"{at}\": {{}}")).collect();
+    let many = format!("{{ \"patternProperties\": {{ {} }} }}", keys.join(", "));
+    refused(many.as_bytes(), "it holds more than 64 patterns");
     refused(br##"{ "$ref": "#/$defs/none" }"##, "is no JSON Schema");
     for circle in [
         r##"{ "$ref": "#" }"##,
