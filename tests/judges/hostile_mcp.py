@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 MODE = sys.argv[1]
 FOLDER = sys.argv[2] if len(sys.argv) > 2 else "."
@@ -323,6 +324,10 @@ def main():
     if MODE == "dies_at_start":
         sys.stderr.write("the key %s is none\n" % os.environ.get("API_KEY", "?"))
         sys.exit(3)
+    if MODE == "slow_again" and count("started") > 1:
+        # It is there when somebody says so.
+        while not os.path.exists(os.path.join(FOLDER, "go")):
+            time.sleep(0.02)
     if MODE == "late":
         # It starts so slowly that two greetings wait for it.
         waiting = [json.loads(sys.stdin.buffer.readline()) for _ in range(2)]

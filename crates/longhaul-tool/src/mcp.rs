@@ -21,6 +21,7 @@ mod listing;
 mod opening;
 mod output;
 mod promise;
+mod sent;
 mod slot;
 mod spec;
 mod stdio;

@@ -56,6 +56,8 @@ pub enum McpError {
         server: String,
         /// What it wants, and which command helps.
         why: String,
+        /// It may be otherwise the next time, though nobody logs in.
+        passes: bool,
     },
     /// It was tried several times in a row.
     #[error(

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::mcp::elicit::Host;
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
-use crate::mcp::http::HttpError;
+use crate::mcp::sent::HttpError;
 use crate::mcp::spec::{Elicitation, ServerSpec, Way, shown};
 use crate::mcp::tap::Heard;
 
@@ -120,7 +120,10 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
     Nothing,
-    Login,
+    Login {
+        /// What is wrong with it may pass by itself.
+        passes: bool,
+    },
     Key,
 }
 
@@ -171,7 +174,9 @@ pub(super) fn on_the_way(error: &HttpError) -> Unkind {
             why: trouble.to_string(),
             sent: trouble.sent,
             wants: match trouble.wants_login {
-                true => Wants::Login,
+                true => Wants::Login {
+                    passes: trouble.passes,
+                },
                 false => Wants::Nothing,
             },
         };
@@ -202,9 +207,13 @@ const UNKNOWN_CALLER: &str = "it does not let us in without a key it knows";
 /// The error that says why a server could not be started, and what helps.
 pub(super) fn failed(spec: &ServerSpec, fate: &Fate, unkind: &Unkind) -> McpError {
     let server = spec.name.clone();
-    if unkind.wants == Wants::Login {
+    if let Wants::Login { passes } = unkind.wants {
         let why = fate.clean(&unkind.why);
-        return McpError::Login { server, why };
+        return McpError::Login {
+            server,
+            why,
+            passes,
+        };
     }
     let why = match fate.end() {
         Some(end) => end.why,
@@ -219,7 +228,7 @@ pub(super) fn failed(spec: &ServerSpec, fate: &Fate, unkind: &Unkind) -> McpErro
         (Way::Http { .. }, Wants::Key) => {
             "Give it an Authorization header in .mcp.json.".to_owned()
         }
-        (Way::Http { url, .. }, Wants::Nothing | Wants::Login) => {
+        (Way::Http { url, .. }, Wants::Nothing | Wants::Login { .. }) => {
             format!("Is it running at {}?", shown(url))
         }
     };

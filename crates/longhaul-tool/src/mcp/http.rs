@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage,
@@ -25,13 +25,16 @@ use rmcp::transport::worker::WorkerTransport;
 use sse_stream::SseByteStream;
 
 use crate::mcp::auth::keeper::Keeper;
-use crate::mcp::auth::pass::Stuck;
 use crate::mcp::lines::MESSAGE_BYTES_MAX;
+use crate::mcp::sent::{Bounded, HttpError, Trouble, challenge, not_let_in, trouble};
 use crate::mcp::spec::{ServerSpec, Way};
 use crate::tls::with_provider;
 
 /// How long it may take to reach the server.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// A login that is being renewed is waited for so long at most.
+const LOGIN_MAX: Duration = Duration::from_secs(20);
 
 /// A stream that broke off is taken up again so often.
 const RESUMES_MAX: usize = 5;
@@ -58,66 +61,6 @@ const OURS: [&str; 6] = [
 const SESSION: &str = "mcp-session-id";
 const BOTH: &str = "text/event-stream, application/json";
 
-/// What went wrong on the way, without where to.
-#[derive(Debug, thiserror::Error)]
-#[error("{why}")]
-pub(super) struct Trouble {
-    why: String,
-    /// The request may have reached the server.
-    pub(super) sent: bool,
-    /// Somebody has to log in first.
-    pub(super) wants_login: bool,
-}
-
-impl Trouble {
-    fn of(error: reqwest::Error) -> Self {
-        let sent = !error.is_connect() && !error.is_builder();
-        let error = error.without_url();
-        let mut why = error.to_string();
-        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
-        while let Some(deeper) = cause {
-            why = deeper.to_string();
-            cause = deeper.source();
-        }
-        Self {
-            why,
-            sent,
-            wants_login: false,
-        }
-    }
-
-    fn plain(why: &str) -> Self {
-        Self {
-            why: why.to_owned(),
-            sent: true,
-            wants_login: false,
-        }
-    }
-
-    /// Nothing was done: nobody is let in so.
-    const fn at_the_door(why: String, wants_login: bool) -> Self {
-        Self {
-            why,
-            sent: false,
-            wants_login,
-        }
-    }
-}
-
-pub(super) type HttpError = StreamableHttpError<Trouble>;
-
-fn trouble(error: reqwest::Error) -> HttpError {
-    StreamableHttpError::Client(Trouble::of(error))
-}
-
-/// Makes requests within bounds.
-#[derive(Debug, Clone)]
-pub(super) struct Bounded {
-    client: Client,
-    /// Who has the login; none: there is a key in the headers, or nothing.
-    keeper: Option<Arc<Keeper>>,
-}
-
 /// The way to a server at an address, or what is wrong with how it is written.
 pub(super) fn reach(
     spec: &ServerSpec,
@@ -138,10 +81,15 @@ pub(super) fn reach(
         .custom_headers(custom(headers)?)
         .max_sse_event_size(MESSAGE_BYTES_MAX);
     config.retry_config = Arc::new(retry);
-    let client = client(&at).map_err(|error| Trouble::of(error).why)?;
+    let client = client(&at).map_err(|error| Trouble::of(error).to_string())?;
     let login = spec.way.login();
     let keeper = login.map(|login| Arc::new(Keeper::new(&spec.name, &at, login)));
-    let worker = StreamableHttpClientWorker::new(Bounded { client, keeper }, config);
+    let bounded = Bounded {
+        client,
+        keeper,
+        patience: spec.patience().min(LOGIN_MAX),
+    };
+    let worker = StreamableHttpClientWorker::new(bounded, config);
     Ok(WorkerTransport::spawn(worker))
 }
 
@@ -296,7 +244,7 @@ fn bounded(
 }
 
 /// What a status without a message in it means.
-fn refused(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Option<HttpError> {
+fn refused(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
     let challenge = challenge(headers);
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
@@ -372,65 +320,6 @@ async fn answer(
         Ok(_) | Err(_) => Err(StreamableHttpError::UnexpectedServerResponse(
             "it answered with what is no message".into(),
         )),
-    }
-}
-
-/// What a server says about how it wants to be asked.
-fn challenge(headers: &reqwest::header::HeaderMap) -> &str {
-    let said = headers.get(WWW_AUTHENTICATE);
-    said.and_then(|said| said.to_str().ok()).unwrap_or_default()
-}
-
-impl Bounded {
-    /// Sends a request with the token of a login, where there is one. A token that
-    /// is refused is renewed once: whoever is refused has done nothing yet.
-    async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
-        let Some(keeper) = &self.keeper else {
-            return request.send().await.map_err(trouble);
-        };
-        let lost = |stuck: Stuck| {
-            StreamableHttpError::Client(Trouble::at_the_door(stuck.why, stuck.wants_login))
-        };
-        let again = request.try_clone();
-        let mut pass = keeper.pass(None).await.map_err(lost)?;
-        let mut response = with(request, pass.token.as_deref()).send().await;
-        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) = (
-            response.as_ref().map(Response::status),
-            pass.token.as_deref(),
-            again,
-        ) {
-            let newer = keeper.pass(Some(token)).await.map_err(lost)?;
-            if newer.token.is_some() {
-                response = with(again, newer.token.as_deref()).send().await;
-            }
-            pass = newer;
-        }
-        let response = response.map_err(trouble)?;
-        let status = response.status();
-        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Ok(response);
-        }
-        match keeper.refused(status, challenge(response.headers()), &pass) {
-            Some(why) => Err(StreamableHttpError::Client(Trouble::at_the_door(why, true))),
-            None => Ok(response),
-        }
-    }
-}
-
-/// A stream that nobody is let in to is not asked for again and again.
-fn not_let_in(error: HttpError) -> HttpError {
-    if let StreamableHttpError::Client(trouble) = &error
-        && trouble.wants_login
-    {
-        return StreamableHttpError::AuthRequired(AuthRequiredError::new(trouble.why.clone()));
-    }
-    error
-}
-
-fn with(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
-    match token {
-        Some(token) => request.bearer_auth(token),
-        None => request,
     }
 }
 

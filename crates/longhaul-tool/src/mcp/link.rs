@@ -24,9 +24,10 @@ use crate::mcp::elicit::{self, Host};
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
 use crate::mcp::greet::{Manner, Unkind, Wants, Who, about_us, failed, greet, on_the_way, who};
-use crate::mcp::http::{self, HttpError};
+use crate::mcp::http;
 use crate::mcp::listing::{Listing, TOOLS_MAX};
 use crate::mcp::opening::Opening;
+use crate::mcp::sent::HttpError;
 use crate::mcp::spec::{ServerSpec, Way, is_server_name};
 use crate::mcp::stdio::Stdio;
 use crate::mcp::tap::{Heard, Hears, Tap};
@@ -57,8 +58,13 @@ const ROUNDS_MAX: u32 = 10;
 pub(super) enum Lost {
     /// The server said no, in these words.
     Refused(String),
-    /// Somebody has to log in first; nothing has happened.
-    Login(String),
+    /// It is for want of a login; nothing has happened.
+    Login {
+        /// What is wrong with it, and what helps.
+        why: String,
+        /// It may pass by itself.
+        passes: bool,
+    },
     /// It is gone, or its answer is.
     Gone {
         /// What happened.
@@ -310,7 +316,7 @@ impl Link {
             let Unkind { why, sent, wants } = on_the_way(error);
             let why = self.fate.clean(&why);
             return match wants {
-                Wants::Login => Lost::Login(why),
+                Wants::Login { passes } => Lost::Login { why, passes },
                 Wants::Nothing | Wants::Key => Lost::Gone {
                     why,
                     sent,
@@ -333,7 +339,11 @@ impl Link {
     pub(super) fn lost(&self, lost: &Lost) -> McpError {
         let server = self.spec.name.clone();
         match lost.clone() {
-            Lost::Login(why) => McpError::Login { server, why },
+            Lost::Login { why, passes } => McpError::Login {
+                server,
+                why,
+                passes,
+            },
             Lost::Refused(why) | Lost::Gone { why, .. } => McpError::Lost { server, why },
         }
     }

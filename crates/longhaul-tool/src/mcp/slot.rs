@@ -1,8 +1,9 @@
 //! A place for one connection to a server: opened when needed, opened anew when
 //! the server is gone, and left alone for a while when it keeps failing.
 //!
-//! Never: two connections at once, and never a server started again and again
-//! without a wait.
+//! Never: two connections at once, a server started again and again without a wait,
+//! or one given up because whoever needed it has stopped waiting: it is there for the
+//! next.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::mcp::error::McpError;
@@ -41,14 +43,31 @@ type Listed = Result<Arc<Listing>, McpError>;
 /// A question that all who ask it meanwhile share.
 type Asked = BoxFuture<'static, Listed>;
 
+/// A connection, or why there is none.
+type Opened = Result<Arc<Link>, McpError>;
+
 /// A place for one connection.
 pub(super) struct Slot {
+    place: Arc<Place>,
+    /// The question that is under way; it ends when nobody waits for it.
+    asked: std::sync::Mutex<Option<WeakShared<Asked>>>,
+    opening: std::sync::Mutex<Opening>,
+}
+
+/// The opening that is under way. It goes on when nobody waits for it, and ends with
+/// the slot.
+#[derive(Default)]
+struct Opening {
+    waited: Option<Shared<BoxFuture<'static, Opened>>>,
+    tasks: JoinSet<()>,
+}
+
+/// What it takes to open a connection.
+struct Place {
     spec: Arc<ServerSpec>,
     known: Known,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// The question that is under way; it ends when nobody waits for it.
-    asked: std::sync::Mutex<Option<WeakShared<Asked>>>,
     closed: watch::Sender<bool>,
 }
 
@@ -65,51 +84,70 @@ struct State {
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Slot").field(&self.spec.name).finish()
+        f.debug_tuple("Slot").field(&self.spec().name).finish()
     }
 }
 
 impl Slot {
     pub(super) fn new(spec: Arc<ServerSpec>, known: Known, clock: Arc<dyn Clock>) -> Self {
         Self {
-            spec,
-            known,
-            clock,
-            state: Mutex::default(),
+            place: Arc::new(Place {
+                spec,
+                known,
+                clock,
+                state: Mutex::default(),
+                closed: watch::Sender::new(false),
+            }),
             asked: std::sync::Mutex::default(),
-            closed: watch::Sender::new(false),
+            opening: std::sync::Mutex::default(),
         }
     }
 
     pub(super) fn spec(&self) -> &ServerSpec {
-        &self.spec
+        &self.place.spec
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.place.clock.now()
     }
 
     /// The connection, if there is one now that can be used.
     pub(super) fn open(&self) -> Option<Arc<Link>> {
         // Whoever holds this is starting one: none is there yet.
-        let state = self.state.try_lock().ok()?;
+        let state = self.place.state.try_lock().ok()?;
         state.link.clone().filter(|link| link.gone().is_none())
     }
 
-    /// The connection, opened where there is none.
-    pub(super) async fn link(&self) -> Result<Arc<Link>, McpError> {
-        let mut closed = self.closed.subscribe();
-        let opened = async {
-            let mut state = self.state.lock().await;
-            self.opened(&mut state).await
-        };
-        tokio::select! {
-            biased;
-            _ = closed.wait_for(|closed| *closed) => Err(McpError::Closed {
-                server: self.spec.name.clone(),
-            }),
-            opened = opened => opened,
+    /// The connection, opened where there is none. To stop waiting does not stop it.
+    pub(super) async fn link(&self) -> Opened {
+        match self.open().filter(|_| !*self.place.closed.borrow()) {
+            Some(link) => Ok(link),
+            None => self.opening().await,
         }
+    }
+
+    /// The opening that is under way, or a new one.
+    fn opening(&self) -> Shared<BoxFuture<'static, Opened>> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        while opening.tasks.try_join_next().is_some() {}
+        let waited = opening.waited.clone();
+        // What somebody has heard already says how it was then.
+        if let Some(waited) = waited.filter(|waited| waited.peek().is_none())
+            && !opening.tasks.is_empty()
+        {
+            return waited;
+        }
+        let (tell, told) = oneshot::channel();
+        let place = Arc::clone(&self.place);
+        opening.tasks.spawn(async move {
+            // Nobody may wait for it any more; the connection is kept all the same.
+            _ = tell.send(place.open().await);
+        });
+        let ending = self.place.ending();
+        let waited = told.map(|opened| opened.unwrap_or(Err(ending)));
+        let waited = waited.boxed().shared();
+        opening.waited = Some(waited.clone());
+        waited
     }
 
     /// What the server has; it is started where it is not there. Those who ask while
@@ -130,25 +168,24 @@ impl Slot {
         new
     }
 
-    /// Asks, but not for longer than this.
+    /// Asks, but not for longer than this. What is being opened then goes on, and counts
+    /// its own failures.
     async fn within(&self, most: Duration) -> Listed {
         if let Ok(listed) = timeout(most, self.ask()).await {
             return listed;
         }
+        let spec = self.spec();
         let secs = most.as_secs_f32();
-        let late = McpError::Start {
-            server: self.spec.name.clone(),
+        Err(McpError::Start {
+            server: spec.name.clone(),
             why: format!("it was not ready within {secs} s"),
-            helps: match &self.spec.way {
+            helps: match &spec.way {
                 Way::Stdio { .. } => {
                     "Run its command in a terminal to see what takes it so long.".to_owned()
                 }
                 Way::Http { url, .. } => format!("Does it answer at {}?", shown(url)),
             },
-        };
-        let mut state = self.state.lock().await;
-        self.failed(&mut state, late.clone())?;
-        Err(late)
+        })
     }
 
     async fn ask(&self) -> Listed {
@@ -164,7 +201,39 @@ impl Slot {
         }
     }
 
-    async fn opened(&self, state: &mut State) -> Result<Arc<Link>, McpError> {
+    /// Closes what is open, for good.
+    pub(super) async fn close(&self) {
+        self.place.closed.send_replace(true);
+        let link = self.place.state.lock().await.link.take();
+        if let Some(link) = link {
+            link.close().await;
+        }
+    }
+}
+
+impl Place {
+    /// Opens a connection where there is none, until all is closed.
+    async fn open(&self) -> Opened {
+        let mut closed = self.closed.subscribe();
+        let opened = async {
+            let mut state = self.state.lock().await;
+            self.opened(&mut state).await
+        };
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => Err(self.ending()),
+            opened = opened => opened,
+        }
+    }
+
+    /// All is closed.
+    fn ending(&self) -> McpError {
+        McpError::Closed {
+            server: self.spec.name.clone(),
+        }
+    }
+
+    async fn opened(&self, state: &mut State) -> Opened {
         if let Some(link) = &state.link {
             let Some(why) = link.gone() else {
                 return Ok(Arc::clone(link));
@@ -232,15 +301,6 @@ impl Slot {
         match self.spec.way {
             Way::Stdio { .. } => FAILURES_MAX,
             Way::Http { .. } => FAR_FAILURES_MAX,
-        }
-    }
-
-    /// Closes what is open, for good.
-    pub(super) async fn close(&self) {
-        self.closed.send_replace(true);
-        let link = self.state.lock().await.link.take();
-        if let Some(link) = link {
-            link.close().await;
         }
     }
 }
@@ -311,7 +371,10 @@ mod tests {
             late.to_string().contains("not ready within 0.02 s"),
             "{late}"
         );
-        assert_eq!(slot.state.lock().await.failures, 2);
+        // It goes on, and whoever asks next waits for that and for nothing else.
+        slot.within(Duration::from_millis(20)).await.unwrap_err();
+        let opening = slot.opening.lock().unwrap();
+        assert_eq!(opening.tasks.len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use longhaul_core::time::Millis;
 use reqwest::Url;
@@ -39,6 +40,12 @@ pub enum Elicitation {
 impl ServerSpec {
     /// How long one call may take where nothing else is said.
     pub const TIMEOUT: Millis = Millis::from_secs(60);
+
+    /// So long a call waits for what comes before its question. That is much less than
+    /// its own time: when that is over, nobody knows whether it was asked.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from(self.timeout) / 4
+    }
 }
 
 /// How a server is reached.

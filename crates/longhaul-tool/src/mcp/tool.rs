@@ -11,6 +11,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Offered;
@@ -40,6 +41,22 @@ impl McpTool {
         }
     }
 
+    /// The connection. Nothing has been asked yet, so nothing has happened; and that is
+    /// said before the time of the call is over, when nobody could know it any more.
+    async fn link(&self) -> Result<Arc<Link>, ToolFailure> {
+        let spec = self.slot.spec();
+        let patience = spec.patience();
+        match timeout(patience, self.slot.link()).await {
+            Ok(link) => link.map_err(|error| ToolFailure::new(error.to_string())),
+            Err(_) => {
+                let (server, secs) = (&spec.name, patience.as_secs_f32());
+                Err(ToolFailure::new(format!(
+                    "the server `{server}` was not ready in {secs} s; nothing was asked of it"
+                )))
+            }
+        }
+    }
+
     /// What came of a call. An answer without form is no result, and its words are
     /// told with what is wrong: the model can still make something of them.
     fn read(&self, answer: &Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
@@ -58,7 +75,7 @@ impl McpTool {
     fn failure(&self, lost: Lost) -> ToolFailure {
         let server = &self.slot.spec().name;
         match lost {
-            Lost::Refused(words) | Lost::Login(words) => {
+            Lost::Refused(words) | Lost::Login { why: words, .. } => {
                 ToolFailure::new(format!("the server `{server}` refused: {words}"))
             }
             Lost::Gone { why, sent, .. } => {
@@ -132,9 +149,7 @@ impl Tool for McpTool {
         };
         let mut again = self.offered.class.may_repeat();
         loop {
-            // Nothing has been asked yet, so nothing has happened.
-            let link = self.slot.link().await;
-            let link = link.map_err(|error| ToolFailure::new(error.to_string()))?;
+            let link = self.link().await?;
             let mut watch = Watch::new(&self.slot, &link);
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;

@@ -2,6 +2,7 @@
 //!
 //! What they lean on is pinned in `tests/judges` and made ready by `scripts/judges`.
 
+mod before;
 mod hostile;
 mod http;
 mod kit;

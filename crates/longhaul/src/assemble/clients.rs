@@ -98,7 +98,7 @@ impl Line for Wired {
         let asked = self.0.check(server).await;
         asked.map(report).map_err(|error| Unheard {
             why: error.to_string(),
-            needs_login: matches!(error, McpError::Login { .. }),
+            needs_login: matches!(error, McpError::Login { passes: false, .. }),
         })
     }
 

@@ -230,7 +230,12 @@ fn a_login_that_can_not_be_renewed_is_made_anew() {
     let (login, led_to, _) = begun(folder, &[]);
     visit(&led_to);
     assert!(ended(login).contains("logged in"));
-    change("open=false&revoke=1&refresh_error=%22invalid_client%22");
+    // An outage passes, and nobody has to do anything.
+    change("open=false&revoke=1&well_known=503");
+    let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["checks"][0]["needs_login"], false, "{out}");
+    change("well_known=0&refresh_error=%22invalid_client%22");
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["checks"][0]["needs_login"], true, "{out}");

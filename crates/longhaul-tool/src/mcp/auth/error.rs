@@ -70,6 +70,25 @@ pub(super) fn told(error: &AuthError, secrets: &[&str]) -> (String, &'static str
     (words, "Try it again, or ask whoever runs that server.")
 }
 
+/// Whether what went wrong may be otherwise the next time. What an authorization
+/// server has answered it means, unless it says that it can't just now.
+pub(super) fn passes(error: &AuthError) -> bool {
+    if let AuthError::TokenRefreshFailed(words) = error {
+        let answered = words.strip_prefix(ANSWERED);
+        return answered.is_none_or(|code| JUST_NOW.iter().any(|now| code.starts_with(now)));
+    }
+    matches!(
+        error,
+        AuthError::MetadataError(_) | AuthError::HttpError(_) | AuthError::InternalError(_)
+    )
+}
+
+/// How the SDK begins when it tells of an answer; nothing of a stranger's comes before.
+const ANSWERED: &str = "Server returned error response: ";
+
+/// Answers that mean no more than that.
+const JUST_NOW: [&str; 2] = ["temporarily_unavailable", "server_error"];
+
 /// What helps where a server takes no clients by itself.
 pub(super) const SET_CLIENT: &str = "Register a client there by hand, and write its id as \
      `\"oauth\": { \"clientId\": \"...\" }` in .mcp.json.";
@@ -88,5 +107,30 @@ mod tests {
             assert_eq!(said(words, &["s3cret", ""]), expect);
         }
         assert_eq!(said(&"x".repeat(9_000), &[]).len(), SAID_CHARS_MAX);
+    }
+
+    #[test]
+    fn an_answer_stays_what_it_is_and_silence_passes() {
+        let refresh = |words: &str| AuthError::TokenRefreshFailed(words.to_owned());
+        for (error, expect) in [
+            (
+                refresh("Server returned error response: invalid_client"),
+                false,
+            ),
+            (
+                refresh("Server returned error response: temporarily_unavailable"),
+                true,
+            ),
+            (
+                refresh("Server returned error response: server_error: later"),
+                true,
+            ),
+            (refresh("Request failed"), true),
+            (refresh("Failed to parse server response"), true),
+            (AuthError::MetadataError("HTTP 503".to_owned()), true),
+            (AuthError::PkceUnsupported, false),
+        ] {
+            assert_eq!(passes(&error), expect, "{error}");
+        }
     }
 }

@@ -21,7 +21,7 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::mcp::auth::asks::Asks;
 use crate::mcp::auth::book::{Book, BookError, Facts, Hold, Record};
-use crate::mcp::auth::error::{said, told};
+use crate::mcp::auth::error::{passes, said, told};
 use crate::mcp::auth::means::Login;
 use crate::mcp::auth::pass::{Pass, Passed, Stuck};
 
@@ -56,8 +56,9 @@ pub struct Standing {
 enum Unrenewed {
     /// As the SDK tells it.
     Sdk(AuthError),
-    /// It was not asked for: nobody is there whom its refresh token is for.
-    Elsewhere(&'static str),
+    /// It was not asked for: nobody is there whom its refresh token is for. And
+    /// whether there may be somebody the next time.
+    Elsewhere(&'static str, bool),
 }
 
 impl From<AuthError> for Unrenewed {
@@ -206,17 +207,18 @@ impl Keeper {
         let refresh = record.facts().and_then(|facts| facts.refresh_token);
         let secrets = [secret.as_deref(), refresh.as_deref(), self.url.query()];
         let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
-        let failed = |why: &str| {
+        let failed = |why: &str, passes: bool| {
             let command = command(&self.server);
             Err(Stuck {
                 why: format!(
                     "its login could not be renewed: {why}; try it again, or run `{command}`"
                 ),
                 wants_login: true,
+                passes,
             })
         };
         match timeout(RENEWS, Box::pin(asked)).await {
-            Err(_) => failed("nobody answered in time"),
+            Err(_) => failed("nobody answered in time", true),
             // Nothing else says that the login is over: what passes must not end it.
             Ok(Err(Unrenewed::Sdk(AuthError::TokenRefreshRejected(_)))) => {
                 let mut gone = record;
@@ -227,11 +229,11 @@ impl Keeper {
                     over: Some("its login was taken back"),
                 })
             }
-            Ok(Err(Unrenewed::Sdk(error))) => failed(&told(&error, &secrets).0),
-            Ok(Err(Unrenewed::Elsewhere(why))) => failed(why),
+            Ok(Err(Unrenewed::Sdk(error))) => failed(&told(&error, &secrets).0, passes(&error)),
+            Ok(Err(Unrenewed::Elsewhere(why, passes))) => failed(why, passes),
             Ok(Ok(())) => {
                 let Some(credentials) = shelf.take() else {
-                    return failed("nothing came of it");
+                    return failed("nothing came of it", false);
                 };
                 let record = Record::new(&self.url, record.client_secret, credentials);
                 book.write(hold, &record)?;
@@ -260,10 +262,11 @@ impl Keeper {
         // that can't be asked for a while looks to the SDK like one that says nothing.
         if found.metadata.issuer != record.credentials.issuer {
             let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
-            return Err(Unrenewed::Elsewhere(match is_silent {
+            let why = match is_silent {
                 true => "it does not say now who renews it",
                 false => "it names another authorization server than the one that gave it",
-            }));
+            };
+            return Err(Unrenewed::Elsewhere(why, is_silent));
         }
         manager.set_metadata(found.metadata);
         let client = OAuthClientConfig::new(&record.credentials.client_id, self.url.as_str());

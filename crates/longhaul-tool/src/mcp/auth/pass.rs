@@ -25,7 +25,7 @@ pub(in crate::mcp) struct Pass {
     /// The token.
     pub(in crate::mcp) token: Option<String>,
     /// Why there is none though somebody has logged in.
-    pub(super) over: Option<&'static str>,
+    pub(in crate::mcp) over: Option<&'static str>,
 }
 
 /// Why it is not known what a request is sent with.
@@ -35,6 +35,8 @@ pub(in crate::mcp) struct Stuck {
     pub(in crate::mcp) why: String,
     /// To log in anew would help.
     pub(in crate::mcp) wants_login: bool,
+    /// It may be otherwise the next time, and nobody has to do anything for that.
+    pub(in crate::mcp) passes: bool,
 }
 
 impl From<BookError> for Stuck {
@@ -42,6 +44,7 @@ impl From<BookError> for Stuck {
         Self {
             why: error.to_string(),
             wants_login: false,
+            passes: matches!(error, BookError::Held { .. }),
         }
     }
 }
@@ -88,6 +91,7 @@ impl Renewals {
                 Err(Stuck {
                     why: "its login could not be renewed: this process is ending".to_owned(),
                     wants_login: false,
+                    passes: true,
                 })
             })
         });

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_tool::mcp::{
     Door, Login, LoginError, OAuth, ServerSpec, Servers, Standing, Visit, Way,
 };
@@ -72,12 +72,18 @@ impl Guarded {
     }
 
     pub(super) fn known_as(&self, oauth: OAuth) -> Servers {
+        self.within(oauth, ServerSpec::TIMEOUT)
+    }
+
+    /// Whose calls may take so long.
+    pub(super) fn within(&self, oauth: OAuth, timeout: Millis) -> Servers {
         let clock = Arc::new(Wall);
         let mut spec: ServerSpec = at(
             "guarded",
             &format!("http://127.0.0.1:{}/mcp", self.port),
             &[],
         );
+        spec.timeout = timeout;
         if let Way::Http { login, .. } = &mut spec.way {
             *login = Some(Login::new(self.folder(), oauth, clock.clone()));
         }
