@@ -80,6 +80,7 @@ async fn main() -> ExitCode {
         }
     };
     servers.close().await;
+    servers.settle().await;
     ended
 }
 

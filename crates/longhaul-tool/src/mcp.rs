@@ -271,8 +271,7 @@ impl Servers {
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
-    /// Closes all of them, for good. A renewal that is under way has a while to end:
-    /// its answer may be the only one that holds the next token.
+    /// Closes all of them, for good. What they leave behind wants to be settled.
     pub async fn close(&self) {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
@@ -280,6 +279,11 @@ impl Servers {
             all.extend(server.with(std::mem::take).into_values());
         }
         join_all(all.iter().map(|slot| slot.close())).await;
+    }
+
+    /// Waits for renewals of logins that are under way, but not for long: the answer may
+    /// be the only one that holds the next token. A close may begin one.
+    pub async fn settle(&self) {
         let servers = self.0.servers.values();
         let logins = servers.filter_map(|server| server.spec.way.login());
         join_all(logins.map(Login::settle)).await;

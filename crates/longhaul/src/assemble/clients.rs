@@ -109,6 +109,10 @@ impl Line for Wired {
     async fn close(&self) {
         self.0.close().await;
     }
+
+    async fn settle(&self) {
+        self.0.settle().await;
+    }
 }
 
 fn report(checked: Checked) -> Report {

@@ -29,6 +29,9 @@ pub trait Line: Send + Sync + std::fmt::Debug {
 
     /// Everything is closed.
     async fn close(&self);
+
+    /// What must not be cut off in its middle comes to its end; it takes a bounded time.
+    async fn settle(&self);
 }
 
 /// What a server says of itself.
@@ -53,7 +56,7 @@ pub struct Report {
 pub struct Unheard {
     /// In a few words.
     pub why: String,
-    /// To log in there helps.
+    /// Somebody has to log in there; it does not pass by itself.
     pub needs_login: bool,
 }
 

@@ -23,7 +23,7 @@ use crate::mcp::name::{EVERY, FILE_NAME, named};
 use crate::trust::thing::Thing;
 use crate::trust::warden::Warden;
 
-/// So long is waited for servers when everything ends.
+/// So long is waited for servers to close when everything ends.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// A server of the file, and how it is started; the error says why it can't be.
@@ -37,9 +37,15 @@ pub struct Served {
     now: Mutex<Arc<State>>,
     /// Those of before: runs that began with them go on with them.
     before: Mutex<Vec<Arc<State>>>,
-    /// Lines that nobody needs any more, on their way to an end.
-    closing: Mutex<JoinSet<()>>,
+    closing: Mutex<Closing>,
     slow: Slow,
+}
+
+/// Lines that nobody needs any more, on their way to an end.
+#[derive(Debug, Default)]
+struct Closing {
+    lines: Vec<Arc<dyn Line>>,
+    tasks: JoinSet<()>,
 }
 
 /// The file as it was read, and the line to its servers.
@@ -166,9 +172,13 @@ impl Served {
             before.push(std::mem::replace(&mut *now, state));
         }
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        while closing.try_join_next().is_some() {}
+        while closing.tasks.try_join_next().is_some() {}
+        if closing.tasks.is_empty() {
+            closing.lines.clear();
+        }
         for line in self.unneeded() {
-            closing.spawn(async move { line.close().await });
+            closing.lines.push(Arc::clone(&line));
+            closing.tasks.spawn(async move { end(&*line).await });
         }
     }
 
@@ -185,20 +195,26 @@ impl Served {
         before.iter().cloned().chain([self.now()]).collect()
     }
 
-    /// Closes everything, and waits no longer than it must.
+    /// Closes everything, and waits no longer than it must. A server that does not end
+    /// is left alone; what must come to its end, on any line, has its own time for that.
     pub async fn close(&self) {
-        let mut earlier = {
+        let Closing {
+            mut lines,
+            mut tasks,
+        } = {
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *closing)
         };
         let states = self.states();
         let all = async {
             join_all(states.iter().map(|state| state.line.close())).await;
-            while earlier.join_next().await.is_some() {}
+            while tasks.join_next().await.is_some() {}
         };
         if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
             tracing::warn!("some servers of tools did not end in time, and are left to the system");
         }
+        lines.extend(states.iter().map(|state| Arc::clone(&state.line)));
+        join_all(lines.iter().map(|line| line.settle())).await;
     }
 
     async fn tools(
@@ -268,6 +284,12 @@ impl Supplies for Served {
         for state in &states {
             state.stays().remove(&stay);
         }
-        join_all(self.unneeded().iter().map(|line| line.close())).await;
+        join_all(self.unneeded().iter().map(|line| end(&**line))).await;
     }
+}
+
+/// Ends a line: when it is dropped after that, nothing is cut off.
+async fn end(line: &dyn Line) {
+    line.close().await;
+    line.settle().await;
 }

@@ -57,6 +57,39 @@ fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<String>>);
 
+/// The same, but it never closes.
+#[derive(Debug, Default)]
+struct Stays(Heard);
+
+#[async_trait]
+impl Line for Stays {
+    async fn tools(
+        &self,
+        server: &str,
+        name: Option<&str>,
+        stay: Stay,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        self.0.tools(server, name, stay).await
+    }
+
+    async fn check(&self, server: &str) -> Result<Report, Unheard> {
+        self.0.check(server).await
+    }
+
+    async fn let_go(&self, stay: Stay) {
+        self.0.let_go(stay).await;
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+        std::future::pending().await
+    }
+
+    async fn settle(&self) {
+        self.0.settle().await;
+    }
+}
+
 impl Heard {
     fn note(&self, said: String) {
         self.0.lock().unwrap().push(said);
@@ -96,6 +129,10 @@ impl Line for Heard {
 
     async fn close(&self) {
         self.note("close".to_owned());
+    }
+
+    async fn settle(&self) {
+        self.note("settle".to_owned());
     }
 }
 
@@ -164,7 +201,24 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
     Supplies::let_go(&served, run).await;
     served.close().await;
     let heard = heard.0.lock().unwrap().join(", ");
-    assert!(heard.ends_with("let go, close"), "{heard}");
+    assert!(heard.ends_with("let go, close, settle"), "{heard}");
+}
+
+#[tokio::test]
+async fn what_must_not_be_cut_off_is_waited_for_though_servers_do_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
+    let file = McpFile::of(&config);
+    let lines: [Arc<Stays>; 2] = Default::default();
+    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn Line>;
+    let served = Served::new(&config, file.clone(), line(0));
+    // One is on its way to its end, and one is in use.
+    served.take(file, line(1));
+    served.close().await;
+    for line in lines {
+        assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
+    }
 }
 
 #[tokio::test]
@@ -198,6 +252,13 @@ async fn a_line_of_before_is_closed_when_the_last_who_found_tools_on_it_lets_go(
     assert_eq!(closed(), [false, false, false]);
     Supplies::let_go(&served, other).await;
     assert_eq!(closed(), [true, false, false]);
+    assert!(
+        lines[0]
+            .0
+            .lock()
+            .unwrap()
+            .ends_with(&["close".to_owned(), "settle".to_owned()])
+    );
     // One that nobody needs at all is closed when another takes its place.
     served.take(file, line(2));
     while !closed()[1] {

@@ -233,6 +233,7 @@ async fn a_renewal_that_nobody_waits_for_is_kept_all_the_same() {
     assert!(server.kept()[0].0.contains("refresh-s3cret-1"));
     server.get("/do?gate=true").await;
     soon(servers.close()).await;
+    soon(servers.settle()).await;
     assert!(server.kept()[0].0.contains("refresh-s3cret-2"));
     let other = server.worker();
     assert_eq!(call(&other, "greet", json!({})).await.unwrap(), "Hello.");
