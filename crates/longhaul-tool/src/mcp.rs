@@ -36,9 +36,10 @@ use futures_util::future::join_all;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::{Clock, Millis};
 use reqwest::Url;
+use tokio::time::timeout;
 
 use crate::mcp::auth::flow::{self, At};
-use crate::mcp::auth::keeper::Keeper;
+use crate::mcp::auth::keeper::{Keeper, command};
 use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::Link;
 use crate::mcp::slot::Slot;
@@ -149,6 +150,13 @@ impl Servers {
         stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let slot = self.find(server)?.slot(stay, &self.0.clock);
+        if let Some(why) = self.lacks(server).await {
+            return Err(McpError::Login {
+                server: server.to_owned(),
+                why,
+                passes: false,
+            });
+        }
         let listing = slot.listing().await?;
         let made = |offered: &Offered| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(offered.clone(), Arc::clone(&slot)))
@@ -164,6 +172,21 @@ impl Servers {
         match found {
             Some(offered) => Ok(vec![made(offered)]),
             None => Err(McpError::no_tool(server, wanted, &listing)),
+        }
+    }
+
+    /// What has to be done about a login that has ended. Where a connection is open and
+    /// the list is known, nobody else would say so before a call is lost to it.
+    async fn lacks(&self, server: &str) -> Option<String> {
+        let keeper = self.keeper(server).ok()?;
+        let patience = self.find(server).ok()?.spec.patience();
+        // Whoever needs the token waits for it again.
+        match timeout(patience, keeper.pass(None)).await.ok()? {
+            Ok(pass) => {
+                let over = pass.over?;
+                Some(format!("{over}; run `{}`", command(server)))
+            }
+            Err(stuck) => (!stuck.passes).then_some(stuck.why),
         }
     }
 

@@ -20,6 +20,9 @@ use crate::mcp::server::Server;
 /// Where logins are kept, in the folder for what the user's programs remember.
 const LOGINS: &str = "logins";
 
+/// What becomes of those who were stopped for want of a login.
+const GO_ON: &str = "Runs that wait for it go on with `longhaul answer`.";
+
 /// A line to every server of this file that can be started.
 pub fn line(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn Line> {
     Arc::new(Wired(servers(config, file, clock)))
@@ -91,7 +94,16 @@ impl Line for Wired {
         stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let asked = self.0.tools(server, tool, stay).await;
-        asked.map_err(|why| why.to_string())
+        asked.map_err(|why| match why {
+            McpError::Login { .. } => format!("{why} {GO_ON}"),
+            McpError::NoServer { .. }
+            | McpError::NoTool { .. }
+            | McpError::Config { .. }
+            | McpError::Start { .. }
+            | McpError::KeepsFailing { .. }
+            | McpError::Lost { .. }
+            | McpError::Closed { .. } => why.to_string(),
+        })
     }
 
     async fn check(&self, server: &str) -> Result<Report, Unheard> {

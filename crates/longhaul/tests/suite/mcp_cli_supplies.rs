@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use longhaul::assemble::clients;
 use longhaul::assemble::line::{Line, Report, Unheard};
 use longhaul::assemble::supplies::Served;
 use longhaul::config::load;
@@ -17,9 +18,13 @@ use longhaul::trust::warden::Warden;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{Epoch, RunId, ToolName};
 use longhaul_core::port::tool::{Stay, Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Clock, Timestamp};
+use longhaul_engine::clock::SystemClock;
 use longhaul_engine::ports::Supplies;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 const MCP: &str = r#"{"mcpServers": {
   "github": {"command": "npx"},
@@ -219,6 +224,45 @@ async fn what_must_not_be_cut_off_is_waited_for_though_servers_do_not_end() {
     for line in lines {
         assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
     }
+}
+
+/// Somebody who lets nobody in: where they are.
+async fn closed_door(tasks: &mut JoinSet<()>) -> String {
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    tasks.spawn(async move {
+        let said = "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\
+                    connection: close\r\n\r\n";
+        loop {
+            let (mut line, _) = door.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            _ = line.read(&mut asked).await;
+            _ = line.write_all(said.as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_login_that_is_missing_says_how_runs_go_on() {
+    let mut tasks = JoinSet::new();
+    let url = closed_door(&mut tasks).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let mcp = json!({ "mcpServers": { "far": { "type": "http", "url": url } } });
+    fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let line = clients::line(&config, &McpFile::of(&config), &clock);
+    let run = Stay {
+        run: RunId::from_bits(7),
+        epoch: Epoch(1),
+    };
+    let why = line.tools("far", None, run).await.unwrap_err();
+    for helps in ["run `longhaul mcp login far`", "`longhaul answer`."] {
+        assert!(why.contains(helps), "{why}");
+    }
+    assert!(line.check("far").await.unwrap_err().needs_login);
+    line.close().await;
 }
 
 #[tokio::test]

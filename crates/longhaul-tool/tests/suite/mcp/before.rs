@@ -69,6 +69,28 @@ async fn turned_away(servers: &Servers) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_has_ended_is_told_before_a_call_is_lost_to_it() {
+    let server = Guarded::start();
+    let servers = server.worker();
+    server.log_in(&servers, "").await.unwrap();
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
+    // The next token is a short one, and none comes after it.
+    server.get("/do?revoke=1&lasts=5").await;
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
+    server.get("/do?revoke_refresh=1").await;
+    let (why, passes) = turned_away(&servers).await;
+    assert_eq!(
+        why,
+        "its login was taken back; run `longhaul mcp login guarded`"
+    );
+    assert!(!passes);
+    assert_eq!(server.seen().await["calls"], 2);
+    server.log_in(&servers, "").await.unwrap();
+    assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
+    soon(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_outage_passes_and_an_answer_does_not() {
     let server = Guarded::start();
     server.log_in(&server.worker(), "").await.unwrap();

@@ -90,7 +90,7 @@ async fn a_login_that_was_taken_back_says_so_and_nothing_is_in_doubt() {
     assert!(words.contains("`longhaul mcp login guarded`"), "{words}");
     assert!(!words.contains("s3cret"), "{words}");
     // It is not tried again and again.
-    call(&servers, "greet", json!({})).await.unwrap_err();
+    turned_away(&servers).await;
     assert_eq!(server.seen().await["refreshes"], 1);
     assert!(servers.standing("guarded").unwrap().unwrap().over);
     let words = turned_away(&server.worker()).await;
