@@ -50,6 +50,12 @@ const PAGES_MAX: usize = 64;
 /// So many calls in a row may run out of time before a server counts as hung.
 const UNANSWERED_MAX: u32 = 3;
 
+/// So many requests in a row may be turned away before the session counts as lost.
+const TURNED_AWAY_MAX: u32 = 3;
+
+/// The status of a server that wants to be asked later.
+const TOO_MANY: u16 = 429;
+
 /// A call may be asked for more so often.
 const ROUNDS_MAX: u32 = 10;
 
@@ -89,6 +95,8 @@ pub(super) struct Link {
     abandoned: mpsc::Sender<RequestId>,
     /// How many calls in a row ran out of time.
     unanswered: AtomicU32,
+    /// How many requests in a row were turned away.
+    turned_away: AtomicU32,
     /// They end with the connection.
     keepers: Mutex<JoinSet<()>>,
 }
@@ -146,6 +154,7 @@ impl Link {
             listing: tokio::sync::Mutex::default(),
             abandoned,
             unanswered: AtomicU32::new(0),
+            turned_away: AtomicU32::new(0),
             keepers: Mutex::new(keepers),
         }
     }
@@ -295,6 +304,7 @@ impl Link {
         };
         let answer = asked.await_response().await;
         waits.id = None;
+        self.count(&answer);
         answer.map_err(|error| {
             let lost = self.why(&error);
             if let Lost::Gone { why, .. } = &lost {
@@ -304,11 +314,32 @@ impl Link {
         })
     }
 
+    /// Counts the requests in a row that were turned away. Some servers say so of every
+    /// request when they no longer know our session: then only a new one helps.
+    fn count(&self, answer: &Result<ServerResult, ServiceError>) {
+        match answer {
+            Ok(_) | Err(ServiceError::McpError(_)) => self.turned_away.store(0, Ordering::Release),
+            Err(error) if turned_away(error).is_some_and(|status| status != TOO_MANY) => {
+                let before = self.turned_away.fetch_add(1, Ordering::AcqRel);
+                if before.saturating_add(1) >= TURNED_AWAY_MAX {
+                    self.fate.ends(&format!(
+                        "it turned away {TURNED_AWAY_MAX} requests in a row"
+                    ));
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
     fn why(&self, error: &ServiceError) -> Lost {
         if let ServiceError::McpError(said) = error {
             let code = said.code.0;
             let words = self.fate.clean(&said.message);
             return Lost::Refused(format!("{words} (code {code})"));
+        }
+        // Whoever turns away one request may well take the next.
+        if let Some(status) = turned_away(error) {
+            return Lost::Refused(format!("it answered with HTTP {status}"));
         }
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
@@ -383,6 +414,18 @@ impl Link {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.abort_all();
     }
+}
+
+/// The status with which a server turned away a request, where it said nothing else: it
+/// is there, and whatever others do with it goes on.
+fn turned_away(error: &ServiceError) -> Option<u16> {
+    let ServiceError::TransportSend(error) = error else {
+        return None;
+    };
+    let HttpError::HttpStatus(said) = error.error.downcast_ref::<HttpError>()? else {
+        return None;
+    };
+    (400..500).contains(&said.status).then_some(said.status)
 }
 
 /// A request that somebody waits for. Dropped before its answer, it is cancelled.

@@ -9,3 +9,4 @@ mod kit;
 mod login;
 mod login_kit;
 mod real;
+mod turned_away;
