@@ -55,8 +55,7 @@ impl ClientHandler for Host {
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let answered = answer(self.elicitation, &asked);
-        // Over pipes nobody knows which call it asks for: all of them hear it.
-        self.heard.tell(&answered.words);
+        self.heard.tell(&answered.words, answered.how());
         Ok(answered.result())
     }
 
@@ -71,7 +70,7 @@ impl ClientHandler for Host {
             return Err(ErrorData::new(code, asked.method, None));
         }
         let answered = unread(asked.params.as_ref());
-        self.heard.tell(&answered.words);
+        self.heard.tell(&answered.words, answered.how());
         let result = serde_json::to_value(answered.result());
         Ok(CustomResult::new(result.unwrap_or_default()))
     }
@@ -87,6 +86,14 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    /// How it was answered, without a word of the server's.
+    const fn how(&self) -> &'static str {
+        match self.content {
+            Some(_) => "has its own defaults",
+            None => "was declined",
+        }
+    }
+
     /// As the protocol says it.
     pub(super) fn result(self) -> ElicitResult {
         match self.content {

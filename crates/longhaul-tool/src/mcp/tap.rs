@@ -49,12 +49,24 @@ impl Heard {
         use_it(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells all who wait for a call something that is to be read about afterwards.
-    pub(super) fn tell(&self, words: &str) {
+    /// Tells all who wait for a call what a server asked and was answered, to be read
+    /// about afterwards. Over pipes nobody knows which of several calls it asked for,
+    /// and they may be of different runs: then no words are told but how it was answered.
+    pub(super) fn tell(&self, words: &str, how: &str) {
         let all = self.with(|calls| {
             let hears = calls.values().map(|(_, hears)| hears.clone());
             hears.collect::<Vec<_>>()
         });
+        let many = all.len();
+        let briefly;
+        let words = match many {
+            0 | 1 => words,
+            _ => {
+                briefly =
+                    format!("it asked something in the middle of one of {many} calls and {how}");
+                &briefly
+            }
+        };
         for Hears(listener) in all {
             listener.record(words);
         }
@@ -86,18 +98,19 @@ impl Heard {
         }
     }
 
-    /// What goes out.
-    fn out(&self, message: &ClientJsonRpcMessage) {
+    /// What goes out, and which call that is.
+    fn out(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(asked) => {
                 let ClientRequest::CallToolRequest(call) = &asked.request else {
-                    return;
+                    return None;
                 };
                 let token = asked.request.get_meta().get_progress_token();
                 let hears = call.extensions().get::<Hears>().cloned();
                 if let (Some(token), Some(hears)) = (token, hears) {
                     self.with(|calls| calls.insert(asked.id.clone(), (token, hears)));
                 }
+                return Some(asked.id.clone());
             }
             JsonRpcMessage::Notification(told) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &told.notification
@@ -113,6 +126,7 @@ impl Heard {
                     .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
             }
         }
+        None
     }
 
     /// What comes in, and whether it goes on to the SDK. None: it asks too much.
@@ -174,8 +188,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.heard.out(&message);
-        self.way.send(message)
+        let call = self.heard.out(&message);
+        let sent = self.way.send(message);
+        let heard = Arc::clone(&self.heard);
+        async move {
+            let sent = sent.await;
+            // No answer will come that ends it.
+            if let (Err(_), Some(call)) = (&sent, call) {
+                heard.forget(&call);
+            }
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -198,5 +221,96 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.way.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Writes down what it is told.
+    #[derive(Debug, Default)]
+    struct Diary(Mutex<Vec<String>>);
+
+    impl Diary {
+        fn told(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    impl Progress for Diary {
+        fn report(&self, _: Option<u8>, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
+        }
+    }
+
+    /// A way on which things are sent or not.
+    struct Says(bool);
+
+    impl Transport<RoleClient> for Says {
+        type Error = std::io::Error;
+
+        fn send(
+            &mut self,
+            _: ClientJsonRpcMessage,
+        ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+            let sent = match self.0 {
+                true => Ok(()),
+                false => Err(std::io::ErrorKind::BrokenPipe.into()),
+            };
+            std::future::ready(sent)
+        }
+
+        async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+            None
+        }
+
+        async fn close(&mut self) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    fn call(id: u32, diary: &Arc<Diary>) -> ClientJsonRpcMessage {
+        let call = json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": { "name": "a", "_meta": { "progressToken": id } },
+        });
+        let mut call: ClientJsonRpcMessage = serde_json::from_value(call).unwrap();
+        if let JsonRpcMessage::Request(asked) = &mut call
+            && let ClientRequest::CallToolRequest(call) = &mut asked.request
+        {
+            call.extensions.insert(Hears(diary.clone()));
+        }
+        call
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_never_sent_hears_nothing() {
+        let heard = Arc::new(Heard::default());
+        let diary = Arc::new(Diary::default());
+        for (is_sent, expect) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
+            let mut tap = Tap::new(Says(is_sent), Arc::clone(&heard), Arc::default());
+            let sent = tap.send(call(1, &diary)).await;
+            assert_eq!(sent.is_ok(), is_sent);
+            heard.tell("asked", "was declined");
+            assert_eq!(diary.told(), expect);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_be_about_another_call_is_told_without_its_words() {
+        let heard = Arc::new(Heard::default());
+        let diaries: [Arc<Diary>; 2] = Default::default();
+        let mut tap = Tap::new(Says(true), Arc::clone(&heard), Arc::default());
+        tap.send(call(1, &diaries[0])).await.unwrap();
+        heard.tell("it asked \"secret?\"", "was declined");
+        assert_eq!(diaries[0].told(), ["it asked \"secret?\""]);
+        tap.send(call(2, &diaries[1])).await.unwrap();
+        heard.tell("it asked \"secret?\"", "was declined");
+        let words = "it asked something in the middle of one of 2 calls and was declined";
+        for diary in diaries {
+            assert_eq!(diary.told(), [words]);
+        }
     }
 }
