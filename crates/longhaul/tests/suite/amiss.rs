@@ -196,6 +196,6 @@ fn a_server_that_says_nothing_is_waited_for_aloud() {
     let words = "waiting   for the MCP server `ev` to answer";
     let said = project.interrupt(&["run", "odd", "x"], &[words]);
     assert_eq!(said.code, 130, "{said:?}");
-    let words = "ev: no answer yet; it is waited for, 30 s at most";
+    let words = "ev: no answer yet; it is waited for, 75 s at most";
     project.interrupt(&["mcp", "check"], &[words]);
 }

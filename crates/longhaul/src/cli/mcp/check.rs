@@ -27,8 +27,9 @@ use crate::cli::table::{Cell, table};
 use crate::cli::trust::asking;
 use crate::cli::{here, plain, runtime, say};
 
-/// So long is waited for one server.
-const WHOLE_MAX: Duration = Duration::from_secs(30);
+/// So long is waited for one server. It may be greeted twice, half a minute each, and
+/// why that came to nothing is worth more than that it took long.
+const WHOLE_MAX: Duration = Duration::from_secs(75);
 
 /// So many are asked at once.
 const AT_ONCE: usize = 8;
