@@ -8,7 +8,7 @@ use longhaul_core::port::redact;
 use longhaul_core::spelling::{HIDDEN_FROM, spellings};
 use serde_json::Value;
 
-use crate::cassette::unwrapped::Unwrapped;
+use crate::cassette::unwrapped::{Unwrapped, begun};
 
 /// Secrets by the names that stand in their place.
 #[derive(Clone, Default)]
@@ -83,12 +83,10 @@ impl Mask {
 
     /// So many bytes at the end of a text may be the beginning of one.
     pub fn unfinished(&self, text: &str) -> usize {
-        let begun = self.0.iter().filter_map(|(spelled, _)| {
-            let ends = spelled.char_indices().map(|(end, _)| end);
-            let ends = ends.take_while(|end| *end <= text.len());
-            ends.filter(|end| text.ends_with(&spelled[..*end])).last()
-        });
-        begun.max().unwrap_or(0)
+        let plain = self.0.iter().filter_map(|(one, _)| begun(text, one));
+        let lines = Unwrapped::of(text);
+        let wrapped = self.long().filter_map(|(one, _)| lines.begun(one));
+        plain.chain(wrapped).max().unwrap_or(0)
     }
 
     /// The text without them.
@@ -137,8 +135,41 @@ fn telling_lines(value: &str) -> impl Iterator<Item = &str> {
 /// From this length on a text in a secret is one itself, whatever it is called.
 const LONG: usize = 20;
 
-/// The names of what is secret however short it is.
-const TELLING: &[&str] = &["key", "secret", "token", "pass", "credential"];
+/// How the names of what is secret end, however short it is.
+const TELLING: &[&str] = &[
+    "key",
+    "secret",
+    "secretid",
+    "token",
+    "password",
+    "passwd",
+    "pass",
+    "passphrase",
+    "credential",
+];
+
+/// How the names of what is told to everybody end, however long it is.
+const TOLD: &[&str] = &[
+    "type",
+    "ops",
+    "id",
+    "name",
+    "alg",
+    "scope",
+    "region",
+    "domain",
+    "host",
+    "arn",
+    "expiration",
+    "mail",
+    "mailaddress",
+];
+
+/// How the names of addresses end.
+const ADDRESSES: &[&str] = &["url", "uri", "endpoint"];
+
+/// What stands in an address beside a password or a key.
+const OPENING: [char; 3] = ['@', '?', '#'];
 
 /// Adds the texts in a secret that are secret by themselves; the whole may be
 /// written in many ways.
@@ -154,27 +185,40 @@ fn add_leaves(found: &mut Vec<String>, name: &str, data: &Value) {
                 add_leaves(found, name, value);
             }
         }
-        Value::String(text) => {
-            let (text, name) = (text.trim(), name.to_lowercase());
-            let is_telling = TELLING.iter().any(|telling| name.contains(telling));
-            let from = if is_telling { HIDDEN_FROM } else { LONG };
-            // Where one writes to is told to everybody.
-            if text.len() >= from && !is_plain_address(text) && !name.contains("mail") {
-                found.push(text.to_owned());
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::String(text) if is_leaf(name, text.trim()) => found.push(text.trim().to_owned()),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Whether this is an address that opens nothing: all parts of its path are short.
-fn is_plain_address(text: &str) -> bool {
-    let bare = text.strip_prefix("https://");
-    let Some(bare) = bare.or_else(|| text.strip_prefix("http://")) else {
-        return false;
+/// Whether the text of this name in a secret is one by itself. A name says so by its
+/// end: a `token_type` is no token, and an `AccessKeyId` no key.
+fn is_leaf(name: &str, text: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let one = name.strip_suffix('s').unwrap_or(&name);
+    let ends = |known: &[&str]| {
+        let mut known = known.iter();
+        known.any(|known| name.ends_with(known) || one.ends_with(known))
     };
+    let from = if ends(TELLING) { HIDDEN_FROM } else { LONG };
+    if text.len() < from {
+        return false;
+    }
+    match text.split_once("://") {
+        Some((scheme, bare)) => {
+            let is_told = ends(TOLD) && !bare.contains(OPENING);
+            let is_address = ends(ADDRESSES) || ["http", "https"].contains(&scheme);
+            !(is_told || is_address && is_plain_address(bare))
+        }
+        None => ends(TELLING) || !ends(TOLD) && !ends(ADDRESSES),
+    }
+}
+
+/// Whether an address, without its scheme, opens nothing: all parts of its path are
+/// short.
+fn is_plain_address(bare: &str) -> bool {
     let mut path = bare.split('/').skip(1);
-    !bare.contains(['@', '?', '#']) && path.all(|part| part.len() < LONG)
+    !bare.contains(OPENING) && path.all(|part| part.len() < LONG)
 }
 
 /// Where a JSON text ends that has begun.
@@ -233,7 +277,17 @@ mod tests {
           "client_email": "robot@project.iam.example.com",
           "token_uri": "https://oauth2.example.com/token",
           "hook": "https://hooks.example.com/T0/abcdefghijklmnopqrstuvwx",
-          "deep": [{ "password": "hunter2x", "colour": "turquoise" }]
+          "deep": [{ "password": "hunter2x", "colour": "turquoise" }],
+          "project_id": "a-project-with-a-long-name-4711",
+          "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+          "access_token": "at-4711", "token_type": "Bearer", "key_ops": ["verify"],
+          "apiKey": "ak-4711", "clientSecret": "cs-4711", "api_keys": ["k1-4711"],
+          "AccessKeyId": "AKIAIOSFODNN7EXAMPLE4711",
+          "secret_id": "5f0e6d9c-4711",
+          "redirect_uris": ["urn:ietf:wg:oauth:2.0:oob"],
+          "database_url": "postgres://ada:pw@db.example.com/main",
+          "replica_url": "postgres://db.example.com/replica",
+          "public_name": "https://ada:pw@site.example.com/"
         }"#;
         let mask = Mask::new([("ACCOUNT", account)]);
         for (text, hidden) in [
@@ -255,8 +309,28 @@ mod tests {
                 "robot@project.iam.example.com",
             ),
             ("service_account, turquoise", "service_account, turquoise"),
+            (
+                "at-4711 ak-4711 cs-4711 k1-4711",
+                "{{secret:ACCOUNT}} {{secret:ACCOUNT}} {{secret:ACCOUNT}} {{secret:ACCOUNT}}",
+            ),
+            ("5f0e6d9c-4711", "{{secret:ACCOUNT}}"),
+            (
+                "postgres://ada:pw@db.example.com/main",
+                "{{secret:ACCOUNT}}",
+            ),
+            ("https://ada:pw@site.example.com/", "{{secret:ACCOUNT}}"),
         ] {
             assert_eq!(mask.hide(text.to_owned()), hidden);
+        }
+        for told in [
+            "Authorization: Bearer, verify",
+            "gcloud --project a-project-with-a-long-name-4711",
+            "0123456789abcdef0123456789abcdef01234567",
+            "AKIAIOSFODNN7EXAMPLE4711",
+            "urn:ietf:wg:oauth:2.0:oob",
+            "postgres://db.example.com/replica",
+        ] {
+            assert!(!mask.finds(told), "{told}");
         }
     }
 
@@ -271,6 +345,19 @@ mod tests {
             ("", 0),
         ] {
             assert_eq!(mask.unfinished(text), bytes, "{text}");
+        }
+        let mask = Mask::new([("A", "sk-live-0123456789abcdef"), ("B", "short-one")]);
+        for (text, bytes) in [
+            ("it is sk-live-01234567\n", "sk-live-01234567\n".len()),
+            ("sk-live-01234567\n89ab", "sk-live-01234567\n89ab".len()),
+            ("a\nb\r\nsk-li\r\nve-\n\n01", "sk-li\r\nve-\n\n01".len()),
+            ("a\nsk-live-01234567\n89abcdef", 0),
+            ("sk-live\nx", 0),
+            ("a\n", 0),
+            ("it is short\n", 0),
+            ("a\nit is short", "short".len()),
+        ] {
+            assert_eq!(mask.unfinished(text), bytes, "{text:?}");
         }
     }
 }

@@ -1,8 +1,16 @@
-//! A text as if its lines were one, to find what they cut in pieces.
+//! A text as if its lines were one, to find what they cut in pieces, and what has only
+//! begun at its end.
 //!
 //! Never: changes the text; it says where in it something stands.
 
 use std::ops::Range;
+
+/// So many bytes at the end of this text are the beginning of that one.
+pub(super) fn begun(text: &str, spelled: &str) -> Option<usize> {
+    let ends = spelled.char_indices().map(|(end, _)| end);
+    let ends = ends.take_while(|end| *end <= text.len());
+    ends.filter(|end| text.ends_with(&spelled[..*end])).last()
+}
 
 /// A text without the ends of its lines.
 pub(super) struct Unwrapped {
@@ -37,6 +45,15 @@ impl Unwrapped {
             start + self.left_out(start)..last + self.left_out(last) + 1
         });
         found.collect()
+    }
+
+    /// So many bytes at the end of the text, the ends of lines among them, may be the
+    /// beginning of this; a text of one line is left to others.
+    pub(super) fn begun(&self, spelled: &str) -> Option<usize> {
+        let last = self.cuts.last().map(|(_, left_out)| *left_out)?;
+        let bytes = begun(&self.text, spelled).filter(|bytes| *bytes > 0)?;
+        let start = self.text.len() - bytes;
+        Some(bytes + last - self.left_out(start))
     }
 
     /// How many bytes are left out before this place.
