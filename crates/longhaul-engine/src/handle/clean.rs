@@ -1,7 +1,7 @@
 //! Takes secrets out of what people and programs say, before anything is kept of it.
 //!
-//! Never: changes what only names things, such as keys and labels. One that holds a
-//! secret is refused.
+//! Never: changes what only names things, such as keys and labels, or what tools are
+//! given. One that holds a secret is refused.
 
 use longhaul_core::id::ResourceKey;
 use longhaul_core::note::NewNote;
@@ -83,13 +83,11 @@ impl Longhaul {
         for (what, name) in names.chain(tags).chain(context) {
             self.is_no_secret(what, name)?;
         }
+        self.context_is_clean(&task)?;
         let cleaner = self.cleaner();
-        let context = task.context.iter();
-        let context = context.map(|(name, value)| (name.clone(), cleaner.json(value)));
         let history = task.history.into_iter();
         Ok(Task {
             input: cleaner.json(&task.input),
-            context: context.collect(),
             history: history.map(|message| cleaner.message(message)).collect(),
             submitter: task.submitter.map(|name| cleaner.text(name)),
             actor: task.actor.as_ref().map(|actor| cleaner.json(actor)),
@@ -97,6 +95,22 @@ impl Longhaul {
             metadata: task.metadata.as_ref().map(|data| cleaner.json(data)),
             ..task
         })
+    }
+
+    /// Refuses a value of the context that holds a secret: tools would be given
+    /// another one without it, and act on that.
+    fn context_is_clean(&self, task: &Task) -> Result<(), Error> {
+        let cleaner = self.cleaner();
+        let mut context = task.context.iter();
+        let held = context.find_map(|(name, value)| Some((name, cleaner.held_in(value)?)));
+        let Some((name, secret)) = held else {
+            return Ok(());
+        };
+        let why = format!(
+            "`{name}` of the context holds the secret `{secret}`, which is not handed to tools: \
+             write it without"
+        );
+        Err(Refusal::BadTask(why).into())
     }
 
     /// An answer without secrets.

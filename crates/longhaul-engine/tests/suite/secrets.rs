@@ -74,15 +74,11 @@ fn history() -> Vec<Message> {
 #[tokio::test]
 async fn what_comes_with_a_task_has_none() {
     type Change = fn(&mut Task);
-    let table: [(&str, usize, Change); 7] = [
+    let table: [(&str, usize, Change); 6] = [
         ("the input", 1, |task| {
             task.input = RawJson::of(&json!({ "pin": SECRET }));
         }),
         ("the history", 7, |task| task.history = history()),
-        ("the context", 1, |task| {
-            let value = RawJson::of(&json!({ "deep": [SECRET] }));
-            task.context = [("user".to_owned(), value)].into();
-        }),
         ("the actor", 1, |task| {
             task.actor = Some(RawJson::of(&json!({ "token": SECRET })));
         }),
@@ -97,8 +93,7 @@ async fn what_comes_with_a_task_has_none() {
         }),
     ];
     for (what, often, change) in table {
-        let house = plan([]).agent(|agent| agent.context = vec!["user".into()]);
-        let house = house.at_work();
+        let house = plan([]).at_work();
         let mut task = Task::new("tester", "Do it.");
         change(&mut task);
         let run = house.longhaul.submit(task).await.unwrap();
@@ -107,9 +102,9 @@ async fn what_comes_with_a_task_has_none() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_one_is_refused() {
+async fn a_name_or_a_value_for_tools_that_is_one_is_refused() {
     type Change = fn(&mut Task, &str);
-    let table: [(&str, Change); 9] = [
+    let table: [(&str, Change); 10] = [
         ("the thread", |task, name| {
             task.thread = Some(ThreadKey::new(name).unwrap());
         }),
@@ -130,6 +125,10 @@ async fn a_name_that_is_one_is_refused() {
         }),
         ("a name of the context", |task, name| {
             task.context = [(name.to_owned(), RawJson::of(&1))].into();
+        }),
+        ("`user` of the context", |task, name| {
+            let value = RawJson::of(&json!({ "deep": [name] }));
+            task.context = [("user".to_owned(), value)].into();
         }),
     ];
     let house = plan([]).open();
