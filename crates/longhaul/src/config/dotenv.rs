@@ -1,7 +1,7 @@
 //! The project's `.env`: what it sets, by name.
 //!
-//! Never: shows a value, waits for a pipe or reads without a bound, and never says
-//! what of it counts: whoever reads it knows that.
+//! Never: shows a value, waits for a pipe or reads without a bound, fills in what
+//! stands elsewhere, and never says what of it counts: whoever reads it knows that.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +14,10 @@ pub const FILE_NAME: &str = ".env";
 
 /// The longest file that is read.
 const BYTES_MAX: usize = 1 << 20;
+
+/// Stands for `$` while the lines are taken apart. It is no letter of any script, so
+/// that a file which holds it is no file that a person wrote.
+const DOLLAR: char = '\u{fdd0}';
 
 /// What the file sets.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -40,16 +44,36 @@ pub fn read(root: &Path) -> Result<Dotenv, String> {
     };
     let text = String::from_utf8_lossy(&bytes);
     let mut dotenv = Dotenv {
-        is_broken: std::str::from_utf8(&bytes).is_err(),
+        is_broken: std::str::from_utf8(&bytes).is_err() || text.contains(DOLLAR),
         ..Dotenv::default()
     };
-    for line in dotenvy::from_read_iter(text.as_bytes()) {
+    for line in dotenvy::from_read_iter(literal(&text).as_bytes()) {
         match line {
-            Ok((name, value)) => _ = dotenv.values.entry(name).or_insert(value),
+            Ok((name, value)) => {
+                let value = value.replace(DOLLAR, "$");
+                _ = dotenv.values.entry(name).or_insert(value);
+            }
             Err(_) => dotenv.is_broken = true,
         }
     }
     Ok(dotenv)
+}
+
+/// The text with every `$` out of reach of whoever takes the lines apart: that one
+/// would fill in lines before it, however often, and variables of this process. Only
+/// a `$` behind a backslash is left, for it is a letter there already.
+fn literal(text: &str) -> String {
+    let mut is_escaped = false;
+    let letters = text.chars().map(|letter| {
+        let is_free = !is_escaped;
+        is_escaped = is_free && letter == '\\';
+        match letter {
+            '$' if is_free => DOLLAR,
+            DOLLAR => char::REPLACEMENT_CHARACTER,
+            _ => letter,
+        }
+    });
+    letters.collect()
 }
 
 #[cfg(test)]
@@ -85,5 +109,49 @@ mod tests {
             wanted.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>()
         );
         assert_eq!(format!("{read:?}"), "Dotenv(hidden)");
+    }
+
+    #[test]
+    fn a_dollar_is_a_letter_and_nothing_is_filled_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        // Every process has this one, so that whoever filled it in would be seen.
+        assert!(std::env::var_os("PATH").is_some());
+        for (written, expect) in [
+            ("$PATH", "$PATH"),
+            ("${PATH}", "${PATH}"),
+            ("pa$$word", "pa$$word"),
+            ("$A-$", "$A-$"),
+            ("\"a $PATH ${A}\"", "a $PATH ${A}"),
+            ("'a $PATH ${A}'", "a $PATH ${A}"),
+            (r"\$PATH", "$PATH"),
+            (r"\\$PATH", r"\$PATH"),
+            (r"\\\$PATH", r"\$PATH"),
+            (r#""\$PATH \\$PATH""#, r"$PATH \$PATH"),
+            (r"'\$PATH \\$PATH'", r"\$PATH \\$PATH"),
+            ("'a\n$PATH'", "a\n$PATH"),
+            ("v # $PATH ${", "v"),
+        ] {
+            std::fs::write(&file, format!("A=1\nB={written}\nC=3\n")).unwrap();
+            let read = read(folder.path()).unwrap();
+            let value = |name: &str| read.values.get(name).map(String::as_str);
+            assert!(!read.is_broken, "{written}");
+            assert_eq!(value("B"), Some(expect), "{written}");
+            assert_eq!((value("A"), value("C")), (Some("1"), Some("3")));
+        }
+        std::fs::write(&file, "A='\u{fdd0}PATH'\n").unwrap();
+        let read = read(folder.path()).unwrap();
+        assert!(read.is_broken);
+        assert_eq!(read.values["A"], "\u{fffd}PATH");
+    }
+
+    #[test]
+    fn what_is_read_is_never_more_than_what_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let grown = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
+        std::fs::write(folder.path().join(FILE_NAME), &grown).unwrap();
+        let read = read(folder.path()).unwrap();
+        let bytes = read.values.values().map(String::len).sum::<usize>();
+        assert_eq!(bytes, 1_000 + 20_000);
     }
 }
