@@ -1,13 +1,23 @@
 //! `${VAR}` and `${VAR:-default}` in `.mcp.json`, as other programs fill them in.
 //!
-//! Never: keeps a value, or names more of what is missing than its variable.
+//! Never: keeps a value, names more of what is missing than its variable, or makes a
+//! text of any length out of a few variables.
 
 use crate::config::env::Env;
 
-/// A variable that is not set, and for which nothing else is said.
+/// The longest text that is filled in: no program can be handed a longer argument.
+pub(crate) const FILLED_MAX: usize = 128 << 10;
+
+/// Why a text can't be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
-pub struct Missing(pub String);
+pub enum Unfilled {
+    /// A variable that is not set, and for which nothing else is said.
+    #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
+    Missing(String),
+    /// Its variables say too much.
+    #[error("with the variable {0} filled in a text of it is longer than {FILLED_MAX} bytes")]
+    Long(String),
+}
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,36 +29,44 @@ enum Piece<'a> {
 }
 
 /// The text with its variables filled in.
-pub fn expand(text: &str, env: &Env) -> Result<String, Missing> {
-    let mut whole = String::new();
-    for piece in pieces(text) {
-        whole.push_str(match piece {
-            Piece::Plain(plain) => plain,
-            Piece::Variable(name, default) => match (env.var(name), default) {
-                (Some(value), _) => value,
-                (None, Some(default)) => default,
-                (None, None) => return Err(Missing(name.to_owned())),
-            },
-        });
-    }
-    Ok(whole)
-}
-
-/// The text with those variables filled in that are set there; others stand as
-/// they are written.
-pub(crate) fn expand_known(text: &str, env: &Env) -> String {
+pub fn expand(text: &str, env: &Env) -> Result<String, Unfilled> {
     let mut whole = String::new();
     for piece in pieces(text) {
         match piece {
             Piece::Plain(plain) => whole.push_str(plain),
             Piece::Variable(name, default) => match (env.var(name), default) {
-                (Some(value), _) => whole.push_str(value),
+                (Some(value), _) => fill(&mut whole, name, value)?,
+                (None, Some(default)) => whole.push_str(default),
+                (None, None) => return Err(Unfilled::Missing(name.to_owned())),
+            },
+        }
+    }
+    Ok(whole)
+}
+
+fn fill(whole: &mut String, name: &str, value: &str) -> Result<(), Unfilled> {
+    if whole.len() + value.len() > FILLED_MAX {
+        return Err(Unfilled::Long(name.to_owned()));
+    }
+    whole.push_str(value);
+    Ok(())
+}
+
+/// The text with those variables filled in that are set there; others stand as
+/// they are written.
+pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, Unfilled> {
+    let mut whole = String::new();
+    for piece in pieces(text) {
+        match piece {
+            Piece::Plain(plain) => whole.push_str(plain),
+            Piece::Variable(name, default) => match (env.var(name), default) {
+                (Some(value), _) => fill(&mut whole, name, value)?,
                 (None, Some(default)) => whole.push_str(&format!("${{{name}:-{default}}}")),
                 (None, None) => whole.push_str(&format!("${{{name}}}")),
             },
         }
     }
-    whole
+    Ok(whole)
 }
 
 /// The names of the variables in a text.
@@ -123,17 +141,30 @@ mod tests {
             ("näh ${TOKEN} ö", Ok("näh t0k ö")),
         ] {
             let got = expand(text, &env);
-            let got = got.as_deref().map_err(|missing| missing.0.as_str());
+            let expect = expect.map(str::to_owned);
+            let expect = expect.map_err(|name| Unfilled::Missing(name.to_owned()));
             assert_eq!(got, expect, "{text}");
         }
         let known = expand_known("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
-        assert_eq!(known, "at0k ${MISSING} ${EMPTY:-y}${1}");
+        assert_eq!(known.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
         let names: Vec<&str> = variables("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
-        let said = Missing("A".to_owned()).to_string();
+        let said = Unfilled::Missing("A".to_owned()).to_string();
         assert_eq!(
             said,
             "the variable A is not set, and no default is written as `${A:-...}`"
         );
+    }
+
+    #[test]
+    fn a_few_variables_make_no_text_of_any_length() {
+        let long = "a".repeat(FILLED_MAX / 2);
+        let env = Env::only([("A".to_owned(), long)].into());
+        assert!(expand("${A}${A}", &env).is_ok());
+        for text in ["${A}${A}b${A}", "b${A}${A}"] {
+            let long = Err(Unfilled::Long("A".to_owned()));
+            assert_eq!(expand(text, &env), long);
+            assert_eq!(expand_known(text, &env), long);
+        }
     }
 }

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use longhaul_tool::mcp::OAuth;
 
 use crate::config::env::Env;
-use crate::mcp::expand::{Missing, expand};
+use crate::mcp::expand::{Unfilled, expand};
 use crate::mcp::oauth;
 use crate::mcp::server::{Server, Way};
+
+/// So much all texts of one server may be together: no program can be handed more.
+const BYTES_MAX: usize = 2 << 20;
 
 /// How a server is started or reached.
 #[derive(Clone, PartialEq, Eq)]
@@ -54,15 +57,35 @@ impl Filled {
         let Some(way) = &server.way else {
             return Err("it is not said how it is reached".to_owned());
         };
-        let filled = fill(way, env, root).map_err(|missing| missing.to_string())?;
+        let filled = fill(way, env, root).map_err(|unfilled| unfilled.to_string())?;
         match filled.fault() {
             Some(fault) => Err(fault.to_owned()),
             None => Ok(filled),
         }
     }
 
+    /// How long all its texts are.
+    fn bytes(&self) -> usize {
+        let (texts, named): (Vec<&String>, _) = match self {
+            Self::Stdio {
+                command, args, env, ..
+            } => (args.iter().chain([command]).collect(), env),
+            Self::Http {
+                url,
+                headers,
+                oauth,
+            } => (oauth::texts(oauth).chain([url]).collect(), headers),
+        };
+        let named = named.iter().map(|(name, value)| name.len() + value.len());
+        let texts = texts.iter().map(|text| text.len());
+        texts.chain(named).sum()
+    }
+
     /// What no program, address or header can be.
     fn fault(&self) -> Option<&'static str> {
+        if self.bytes() > BYTES_MAX {
+            return Some("it is longer than 2 MiB once its variables are filled in");
+        }
         match self {
             Self::Stdio {
                 command, args, env, ..
@@ -101,7 +124,7 @@ impl Filled {
     }
 }
 
-fn fill(way: &Way, env: &Env, root: &Path) -> Result<Filled, Missing> {
+fn fill(way: &Way, env: &Env, root: &Path) -> Result<Filled, Unfilled> {
     let map = |texts: &BTreeMap<String, String>| {
         let filled = texts.iter().map(|(name, text)| {
             let value = expand(text, env)?;

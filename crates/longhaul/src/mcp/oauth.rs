@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::config::env::Env;
 use crate::like;
-use crate::mcp::expand::{Missing, expand};
+use crate::mcp::expand::{Unfilled, expand};
 use crate::mcp::fields::{Fields, place, what};
 use crate::written::Place;
 
@@ -137,7 +137,7 @@ pub(crate) fn texts(oauth: &OAuth) -> impl Iterator<Item = &String> {
 }
 
 /// The same with its variables filled in.
-pub(crate) fn filled(oauth: &OAuth, env: &Env) -> Result<OAuth, Missing> {
+pub(crate) fn filled(oauth: &OAuth, env: &Env) -> Result<OAuth, Unfilled> {
     let word = |word: &Option<String>| word.as_ref().map(|word| expand(word, env)).transpose();
     let scopes = oauth.scopes.iter().map(|scope| expand(scope, env));
     Ok(OAuth {

@@ -121,32 +121,18 @@ impl Way {
                 headers.values().chain(oauth::texts(oauth)).collect()
             }
         };
-        names(self.itself().into_iter().chain(handed))
-    }
-
-    /// Those of them that say what is started or asked, and where.
-    pub(crate) fn deciding(&self) -> Vec<&str> {
-        names(self.itself())
-    }
-
-    /// What is started or asked, without what it is handed.
-    fn itself(&self) -> Vec<&String> {
-        match self {
+        let itself: Vec<&String> = match self {
             Self::Stdio {
                 command, args, cwd, ..
             } => [command].into_iter().chain(args).chain(cwd).collect(),
             Self::Http { url, .. } => vec![url],
-        }
+        };
+        let texts = itself.into_iter().chain(handed);
+        let mut names: Vec<&str> = texts.flat_map(|text| variables(text)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
-}
-
-/// The variables in these texts, each once.
-fn names<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
-    let names = texts.into_iter().flat_map(|text| variables(text));
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// A command as it could be typed: what is not plain is quoted, so that two
@@ -172,7 +158,9 @@ pub fn without_query(url: &str) -> String {
     };
     let shown = match shown.split_once("://") {
         Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            // Whoever asks takes both for the end of the host.
+            let end = rest.find(['/', '\\']).unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
             let host = authority
                 .rsplit_once('@')
                 .map_or(authority, |(_, host)| host);
@@ -181,6 +169,18 @@ pub fn without_query(url: &str) -> String {
         None => shown.to_owned(),
     };
     format!("{shown}{more}")
+}
+
+/// Who is asked at an address.
+pub(crate) fn origin(url: &str) -> String {
+    let bare = without_query(url);
+    match bare.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = rest.split(['/', '\\', '?']).next().unwrap_or_default();
+            format!("{scheme}://{host}")
+        }
+        None => bare,
+    }
 }
 
 #[cfg(test)]
@@ -217,8 +217,23 @@ mod tests {
             ),
             ("https://a.example?key=@s3", "https://a.example?..."),
             ("${BASE}/mcp", "${BASE}/mcp"),
+            (
+                "https://evil.example\\@a.example/",
+                "https://evil.example\\@a.example/",
+            ),
         ] {
             assert_eq!(without_query(url), said);
+        }
+        for (url, said) in [
+            (
+                "https://u:p@a.example:8/mcp/s3?key=s3",
+                "https://a.example:8",
+            ),
+            ("https://a.example?key=s3", "https://a.example"),
+            ("https://evil.example\\@a.example/", "https://evil.example"),
+            ("${BASE}/mcp", "${BASE}/mcp"),
+        ] {
+            assert_eq!(origin(url), said);
         }
         let way = Way::Http {
             url: "https://a.example/${PLACE}".to_owned(),
@@ -234,7 +249,6 @@ mod tests {
             },
         };
         assert_eq!(way.variables(), ["CLIENT", "PLACE", "TOKEN"]);
-        assert_eq!(way.deciding(), ["PLACE"]);
         assert!(!format!("{way:?}").contains("s3cret"));
     }
 }

@@ -20,6 +20,10 @@ use crate::trust::named::{Named, add, without_variables};
 /// So much of one line is shown; the rest is to be looked up in the file.
 const LINE_MAX: usize = 2_000;
 
+/// So much `.env` may fill in for all servers together: more is nothing that a person
+/// looked at.
+const FILED_MAX: usize = 256 << 10;
+
 /// What kind of thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,17 +162,18 @@ impl Thing {
         let named = scripts(file);
         let lines = file.servers.iter().map(|server| shown(server, &file.filed));
         let mut shown: Vec<String> = lines.flatten().collect();
-        shown.extend(named.said().map(|files| cut(&files)));
+        let files = named.as_ref().ok().and_then(Named::said);
+        shown.extend(files.map(|files| cut(&files)));
         let mut bytes = hash.bytes().to_vec();
         let bare = bytes.len();
         filed::bind(&file.filed, &mut bytes);
         Some(Self {
             kind: Kind::Mcp,
             name: FILE_NAME.to_owned(),
-            hash: match named.is_empty() && bytes.len() == bare {
+            hash: named.and_then(|named| match named.is_empty() && bytes.len() == bare {
                 true => Ok(hash),
                 false => named.hash(bytes),
-            },
+            }),
             shown,
             used_by: Vec::new(),
         })
@@ -209,10 +214,21 @@ impl Thing {
     }
 }
 
-/// What the project brings itself for its servers to be started.
-fn scripts(file: &McpFile) -> Named {
+/// What the project brings itself for its servers to be started. The error says why
+/// that can't be looked at.
+fn scripts(file: &McpFile) -> Result<Named, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut named = Named::of(root);
+    let mut left = FILED_MAX;
+    // As the project's own `.env` fills it in.
+    let mut fill = |text: &String| {
+        let filled = expand_known(text, &file.filed).map_err(|why| why.to_string())?;
+        if filled != *text {
+            let rest = left.checked_sub(filled.len());
+            left = rest.ok_or_else(|| format!("`.env` fills in more than {FILED_MAX} bytes"))?;
+        }
+        Ok(filled)
+    };
     for server in file.servers.iter().filter(|server| !server.disabled) {
         let Some(Way::Stdio {
             command,
@@ -223,17 +239,19 @@ fn scripts(file: &McpFile) -> Named {
         else {
             continue;
         };
-        // As they are written, and as the project's own `.env` fills them in.
-        let fill = |text: &String| expand_known(text, &file.filed);
         let words: Vec<&String> = [command].into_iter().chain(args).collect();
-        let filled: Vec<String> = words.iter().map(|word| fill(word)).collect();
+        let filled = words.iter().map(|word| fill(word));
+        let filled = filled.collect::<Result<Vec<String>, String>>()?;
         let filled: Vec<&String> = filled.iter().collect();
-        let values: Vec<String> = env.values().map(fill).collect();
+        let values = env.values().map(&mut fill);
+        let values = values.collect::<Result<Vec<String>, String>>()?;
         let mut folders = vec![root.to_owned()];
-        for cwd in cwd.iter().flat_map(|cwd| [cwd.clone(), fill(cwd)]) {
-            let bare = without_variables(&cwd);
-            folders.push(root.join(bare.trim_start_matches('/')));
-            folders.push(root.join(cwd));
+        if let Some(written) = cwd {
+            for cwd in [written.clone(), fill(written)?] {
+                let bare = without_variables(&cwd);
+                folders.push(root.join(bare.trim_start_matches('/')));
+                folders.push(root.join(cwd));
+            }
         }
         folders.sort_unstable();
         folders.dedup();
@@ -245,7 +263,7 @@ fn scripts(file: &McpFile) -> Named {
             }
         }
     }
-    named
+    Ok(named)
 }
 
 /// What would be started for a server, and what it is handed.
@@ -255,6 +273,9 @@ fn shown(server: &Server, filed: &Env) -> Vec<String> {
     };
     let off = if server.disabled { " (disabled)" } else { "" };
     let mut lines = vec![format!("{}{off}: {}", server.name, cut(&way.said()))];
+    if let Way::Stdio { cwd: Some(cwd), .. } = way {
+        lines.push(format!("  started in: {}", cut(&argv([cwd]))));
+    }
     let names: Vec<&str> = way.names().collect();
     if !names.is_empty() {
         let what = match way.transport() {
@@ -270,7 +291,7 @@ fn shown(server: &Server, filed: &Env) -> Vec<String> {
     }
     if !server.disabled {
         let said = filed::said(way, filed);
-        lines.extend(said.map(|said| format!("  {}", cut(&said))));
+        lines.extend(said.iter().map(|said| format!("  {}", cut(said))));
     }
     lines
 }
