@@ -61,6 +61,12 @@ pub fn plain(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
+/// The same in one line: what would begin another is escaped too.
+pub fn plain_line(text: &str) -> String {
+    let letters = plain(text);
+    letters.replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// What can be written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {

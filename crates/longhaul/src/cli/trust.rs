@@ -16,7 +16,7 @@ use crate::cli::fail::Failure;
 use crate::cli::paint::{Paint, Tone};
 use crate::cli::table::{Cell, table};
 use crate::cli::trust::project::{Project, unwritten};
-use crate::cli::{here, say};
+use crate::cli::{here, plain, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul trust                   shows what this project would run, and asks about each
@@ -26,12 +26,14 @@ const EXAMPLES: &str = "Examples:
   longhaul trust revoke            forgets every decision about this project
   longhaul trust revoke .mcp.json
 
-What counts: the servers of .mcp.json; of agents, `perception: { command: ... }` and `shell` without
-walls; of the project's longhaul.toml, where send_message delivers by command or webhook, what
-`[outbound] allow` opens, and providers elsewhere that are sent a key. A decision is bound to what
-was shown, and to the files of the project that it names: what changes is asked about again. Decisions are kept outside the project, in
-~/.local/state/longhaul/trust.json. Without a terminal nothing is trusted, unless LONGHAUL_TRUST=1
-stands in the environment.";
+What counts: the servers of .mcp.json with what the project's .env fills in for them; of agents,
+`perception: { command: ... }` and `shell` without walls; of the project's longhaul.toml, where
+send_message delivers by command or webhook, what `[outbound] allow` opens, and providers elsewhere
+that are sent a key. A decision is bound to what was shown, and to the files of the project that it
+names: what changes is asked about again. Of an agent with `shell` the newest 16 versions that you
+trusted stay so, so that runs which began with one go on; `revoke` forgets them. Decisions are kept
+outside the project, in ~/.local/state/longhaul/trust.json or below XDG_STATE_HOME. Without a
+terminal nothing is trusted, unless LONGHAUL_TRUST=1 stands in the real environment.";
 
 /// What this project would run.
 #[derive(Debug, Args)]
@@ -105,11 +107,15 @@ fn decide(project: &Project, yes: bool) -> anyhow::Result<Exit> {
         say::talk("This project would run nothing on its own: there is nothing to trust.");
         return Ok(Exit::Done);
     }
+    // Nobody is to look at something for nothing.
+    project.warden.book().map_err(unwritten)?;
+    project.warden.decided().map_err(unwritten)?;
     for thing in &project.things {
         match project.warden.may(thing) {
-            Verdict::Trusted => say::talk(&format!("{thing} is trusted already.")),
+            Verdict::Trusted => say::talk(&plain::line(&format!("{thing} is trusted already."))),
             Verdict::Unknown(why) => {
-                return Err(Failure::usage(format!("{thing} can't be trusted: {why}")).into());
+                let said = plain::line(&format!("{thing} can't be trusted: {why}"));
+                return Err(Failure::usage(said).into());
             }
             Verdict::Unasked | Verdict::New | Verdict::Changed if yes => {
                 asking::show(&project.warden, thing);

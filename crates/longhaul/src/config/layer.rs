@@ -9,7 +9,7 @@ use crate::config::fault::{Fault, Spot};
 use crate::config::key::{self, Found};
 use crate::config::value::Value;
 use crate::inside::{self, Unread};
-use crate::written::{Content, Malformed, Node, Place, plain, toml};
+use crate::written::{Content, Malformed, Node, Place, plain_line, toml};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -72,7 +72,7 @@ impl Walk<'_> {
     fn fault(&mut self, place: Place, message: String) {
         self.layer.faults.push(Fault {
             spot: Spot::File(self.said.to_path_buf(), Some(place)),
-            message: plain(&message),
+            message: plain_line(&message),
         });
     }
 

@@ -18,7 +18,7 @@ use crate::config::key::DELIVER;
 use crate::config::known::{self, Api, CASSETTE, DEFAULT, IDLE, SCRIPTED};
 use crate::config::own_prices;
 use crate::config::value::{Origin, Setting, Value};
-use crate::written::{Place, plain};
+use crate::written::{Place, plain_line};
 
 /// What is wrong with settings that are right one by one.
 pub(crate) fn faults(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
@@ -54,7 +54,7 @@ fn ways_out(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
 fn fault(setting: &Setting, message: &str) -> Fault {
     Fault {
         spot: spot(&setting.origin),
-        message: plain(message),
+        message: plain_line(message),
     }
 }
 

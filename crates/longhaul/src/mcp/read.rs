@@ -14,7 +14,7 @@ use crate::mcp::fields::{Fields, place, what};
 use crate::mcp::oauth;
 use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
 use crate::span::{self, SPAN_EXAMPLES};
-use crate::written::{Place, plain};
+use crate::written::{Place, plain_line};
 
 /// More servers than this are no list that a person wrote.
 const SERVERS_MAX: usize = 64;
@@ -104,11 +104,11 @@ pub(crate) fn read(text: &str) -> Read {
     read
 }
 
+/// In one line, whatever the file holds: a name with a line break would look like a
+/// remark of its own.
 fn remark(place: Option<Place>, message: &str) -> Remark {
-    Remark {
-        place,
-        message: plain(message),
-    }
+    let message = plain_line(message);
+    Remark { place, message }
 }
 
 /// Takes one server in.
@@ -278,7 +278,9 @@ impl<'a> Sheet<'a> {
             Some(value) => Some(self.read("cwd", value, "the path of a folder")?),
             None => None,
         };
-        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        // A line break in one would look like more than a name where it is shown.
+        let strange = |letter: char| letter == '=' || letter.is_control();
+        let is_name = |name: &str| !name.is_empty() && !name.contains(strange);
         let env = self.named(fields, "env", is_name)?;
         Some(Way::Stdio {
             command,
@@ -300,6 +302,10 @@ impl<'a> Sheet<'a> {
                 url_at,
                 "`url` is no address, write one such as https://HOST/mcp",
             );
+            return None;
+        }
+        if url.contains(char::is_control) {
+            self.problem(url_at, "`url` holds a line break or its like");
             return None;
         }
         let token =

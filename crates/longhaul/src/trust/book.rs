@@ -43,6 +43,14 @@ pub enum BookError {
         /// Who may.
         mode: u32,
     },
+    /// It belongs to somebody else, so it says nothing.
+    #[error("`{at}`, where trust is kept, belongs to another user (uid {owner})")]
+    Foreign {
+        /// Which file.
+        at: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
     /// It holds something else.
     #[error("`{at}`, where trust is kept, is not of this build's form")]
     Strange {
@@ -92,12 +100,8 @@ pub fn read(at: &Path) -> Result<Vec<Entry>, BookError> {
         Err(error) => return Err(io(error)),
     };
     let found = file.metadata().map_err(io)?;
-    let mode = found.mode() & 0o777;
-    let mine = found.uid() == rustix::process::geteuid().as_raw() || found.uid() == 0;
-    if mode & 0o022 != 0 || !mine {
-        let at = at.to_owned();
-        return Err(BookError::Open { at, mode });
-    }
+    let me = rustix::process::geteuid().as_raw();
+    believed(at, (found.uid(), found.mode()), me)?;
     let strange = || BookError::Strange { at: at.to_owned() };
     let mut text = String::new();
     let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
@@ -106,6 +110,19 @@ pub fn read(at: &Path) -> Result<Vec<Entry>, BookError> {
     match pages.version {
         VERSION => Ok(pages.trusted),
         _ => Err(strange()),
+    }
+}
+
+/// Whether a file of this owner and mode says anything to this user.
+fn believed(at: &Path, (owner, mode): (u32, u32), me: u32) -> Result<(), BookError> {
+    let at = at.to_owned();
+    let mode = mode & 0o777;
+    if owner != me && owner != 0 {
+        return Err(BookError::Foreign { at, owner });
+    }
+    match mode & 0o022 {
+        0 => Ok(()),
+        _ => Err(BookError::Open { at, mode }),
     }
 }
 
@@ -179,6 +196,24 @@ mod tests {
         let parent = fs::metadata(at.parent().unwrap()).unwrap();
         assert_eq!(parent.mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(at.parent().unwrap()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_what_its_owner_alone_may_write_is_believed() {
+        let check = |owner, mode, says: Option<&str>| {
+            let said = believed(Path::new("/b"), (owner, mode), 7).err();
+            let said = said.map(|error| error.to_string());
+            let right = says.map(|says| format!("`/b`, where trust is kept, {says}"));
+            assert_eq!(said, right, "{owner} {mode:o}");
+        };
+        check(7, 0o100_600, None);
+        check(7, 0o100_644, None);
+        check(0, 0o100_600, None);
+        let open = "may be written by others (mode 620)";
+        check(7, 0o100_620, Some(open));
+        let foreign = "belongs to another user (uid 8)";
+        check(8, 0o100_600, Some(foreign));
+        check(8, 0o100_666, Some(foreign));
     }
 
     #[test]

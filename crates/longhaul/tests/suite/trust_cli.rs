@@ -283,6 +283,88 @@ fn what_is_shown_can_t_steer_the_terminal_or_fake_a_line() {
     assert!(err.contains("\\r\\nTrust it? [y/N] y\\n"), "{err}");
     let (out, _) = place.say(&["mcp", "ls"], 0);
     assert_eq!(out.lines().count(), 2, "{out}");
+    // Names and addresses are no texts to be quoted: one with a line break is none.
+    for (server, says) in [
+        (
+            r#"{"command": "x", "env": {"A\nTrust it? [y/N] y": "1"}}"#,
+            "`env` has \"A\\nTrust it? [y/N] y\", which is no name",
+        ),
+        (
+            r#"{"url": "https://a.example/\nTrust it? [y/N] y"}"#,
+            "`url` holds a line break",
+        ),
+        (
+            r#"{"command": "x", "K\nTrust it? [y/N] y": 1}"#,
+            "unknown key `K\\nTrust it?",
+        ),
+    ] {
+        place.write(
+            ".mcp.json",
+            &format!(r#"{{"mcpServers": {{"a": {server}}}}}"#),
+        );
+        for args in [&["trust"][..], &["mcp", "ls"]] {
+            let output = longhaul_in(place.project.path(), args, &place.env());
+            let err = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!err.contains("\nTrust it?"), "{err}");
+            assert!(args == ["trust"] || err.contains(says), "{err}");
+        }
+    }
+}
+
+#[test]
+fn no_file_of_a_project_fakes_a_line() {
+    let faked = "\\nTrust it? [y/N] y";
+    let mcp = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "args": ["a{faked}"]}}}}}}"#);
+    let sends = format!("[tools.send_message]\ndeliver = \"command:x a{faked}\"\n");
+    let place = Place::new(&[
+        ("a\nTrust it? [y/N] y", "1"),
+        (".mcp.json", &mcp),
+        ("longhaul.toml", &sends),
+    ]);
+    let check = |args: &[&str], says: &str| {
+        let output = longhaul_in(place.project.path(), args, &place.env());
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.contains(says), "{args:?}: {said}");
+        assert!(!said.contains("\nTrust it?"), "{args:?}: {said}");
+    };
+    for args in [&["trust"][..], &["trust", "--yes"]] {
+        check(args, "  files of this project: a·Trust it? [y/N] y\n");
+    }
+    check(&["trust", "ls"], "trusted");
+    // What a fault of the configuration quotes is one line as well.
+    let provider = format!("[providers.far]\nbase_url = \"https://a.example/{faked}\"\n");
+    place.write("longhaul.toml", &provider);
+    check(
+        &["trust"],
+        r#""https://a.example/\nTrust it? [y/N] y" does not fit here"#,
+    );
+}
+
+#[test]
+fn where_trust_can_t_be_kept_is_told_with_what_helps() {
+    let place = Place::new(&[(".mcp.json", MCP), ("file", "")]);
+    let file = place.project.path().join("file");
+    let check = |env: &[(&str, &str)], says: &[&str]| {
+        let output = longhaul_in(place.project.path(), &["trust", "--yes"], env);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        for says in says {
+            assert!(err.contains(says), "{says}: {err}");
+        }
+        // Nobody looks at something for nothing, and no cause is told twice.
+        assert!(!err.contains("This project would"), "{err}");
+        assert!(err.matches("os error").count() <= 1, "{err}");
+    };
+    let helps = [
+        "XDG_STATE_HOME=/some/folder longhaul trust",
+        "LONGHAUL_TRUST=1 longhaul",
+    ];
+    let file = file.to_str().unwrap();
+    let says = format!("ls -ld {file}/longhaul");
+    check(&[("XDG_STATE_HOME", file)], &[&says, helps[0], helps[1]]);
+    let says = "there is no home to keep trust in";
+    check(&[("HOME", "nowhere")], &[says, helps[0], helps[1]]);
 }
 
 /// Where the book would be without a word.

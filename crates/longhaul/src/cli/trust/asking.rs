@@ -1,7 +1,7 @@
 //! Shows a person exactly what would be run, and takes the decision.
 //!
-//! Never: asks where nobody sits at a terminal, and never takes anything but a
-//! clear yes for one.
+//! Never: asks where nobody sits at a terminal, takes anything but a clear yes for
+//! one, or lets what is shown look like a line of ours.
 
 use longhaul::config::settings::Config;
 use longhaul::trust::thing::Thing;
@@ -9,8 +9,8 @@ use longhaul::trust::warden::{Verdict, Warden};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 
-use crate::cli::say;
 use crate::cli::trust::project::{Project, unwritten};
+use crate::cli::{plain, say};
 
 /// Asks the person at the terminal about everything that agents would have run,
 /// or this one of them, unless nobody is to be asked. Returns what stays shut, in
@@ -27,7 +27,7 @@ pub(crate) fn before(
         }
         let verdict = warden.may(&thing);
         if !verdict.allows() {
-            shut.push(verdict.sentence(&thing));
+            shut.push(plain::line(&verdict.sentence(&thing)));
         }
     }
     Ok(shut)
@@ -51,17 +51,22 @@ pub(crate) fn show(warden: &Warden, thing: &Thing) {
         Verdict::Changed => "It has CHANGED since it was trusted. ",
         Verdict::Trusted | Verdict::Unasked | Verdict::New | Verdict::Unknown(_) => "",
     };
-    say::talk(&format!(
+    talk(&format!(
         "{word}{} ({}):",
         heading(thing),
         thing.kind.about()
     ));
     for line in &thing.shown {
-        say::talk(&format!("  {line}"));
+        talk(&format!("  {line}"));
     }
     if !thing.used_by.is_empty() {
-        say::talk(&format!("  used by: {}", thing.used_by.join(", ")));
+        talk(&format!("  used by: {}", thing.used_by.join(", ")));
     }
+}
+
+/// One line, whatever a stranger wrote into it.
+fn talk(line: &str) {
+    say::talk(&plain::line(line));
 }
 
 fn heading(thing: &Thing) -> String {
@@ -84,6 +89,12 @@ pub(crate) fn ask(warden: &Warden, thing: &Thing) -> anyhow::Result<()> {
 /// Keeps a yes.
 pub(crate) fn trust(warden: &Warden, thing: &Thing) -> anyhow::Result<()> {
     warden.trust(thing, SystemClock.now()).map_err(unwritten)?;
-    say::talk(&format!("{thing} is trusted until it changes."));
+    talk(&match thing.kind.kept() {
+        1 => format!("{thing} is trusted until it changes."),
+        many => format!(
+            "{thing} is trusted as it stands now. The newest {many} versions of it that you \
+             trusted stay so until `longhaul trust revoke`."
+        ),
+    });
     Ok(())
 }

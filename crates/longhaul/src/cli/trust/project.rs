@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul::assemble::{agents, toolbox};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
+use longhaul::trust::VARIABLE;
 use longhaul::trust::book::BookError;
 use longhaul::trust::found::things;
 use longhaul::trust::thing::Thing;
@@ -55,14 +56,29 @@ impl Project {
     }
 }
 
-/// Trust that can't be kept.
+/// Trust that can't be looked up or kept.
 pub(crate) fn unwritten(error: BookError) -> anyhow::Error {
-    let failure = Failure::usage(match std::error::Error::source(&error) {
-        Some(why) => format!("{error}: {why}"),
-        None => error.to_string(),
-    });
+    let failure = Failure::usage(error.to_string());
+    let elsewhere = |failure: Failure| {
+        failure
+            .hint(
+                "or keep it elsewhere",
+                "XDG_STATE_HOME=/some/folder longhaul trust",
+            )
+            .hint(
+                "or trust everything, for one command",
+                format!("{VARIABLE}=1 longhaul ..."),
+            )
+    };
     match &error {
-        BookError::Io { .. } | BookError::Homeless => failure,
+        BookError::Io { at, .. } => {
+            let folder = at.parent().unwrap_or(at).display();
+            elsewhere(failure.hint("look who may write there", format!("ls -ld {folder}")))
+        }
+        BookError::Homeless => elsewhere(failure),
+        BookError::Foreign { at, .. } => {
+            elsewhere(failure.hint("look whose it is", format!("ls -l {}", at.display())))
+        }
         BookError::Open { at, .. } => {
             failure.hint("keep others out", format!("chmod 600 {}", at.display()))
         }
