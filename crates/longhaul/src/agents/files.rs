@@ -10,6 +10,7 @@ use crate::agents::cut::{BODY_BYTES_MAX, FRONT_BYTES_MAX};
 use crate::agents::loaded::Source;
 use crate::agents::problem::{Problem, ProblemKind};
 use crate::inside::{self, Unread};
+use crate::written::plain_line;
 
 /// So deep folders may stand in each other.
 const DEPTH_MAX: usize = 8;
@@ -121,6 +122,7 @@ pub(crate) fn name(text: &str) -> Result<AgentName, String> {
     let right = text.chars().all(fits) && text.starts_with(char::is_alphanumeric);
     let name = AgentName::new(text).ok().filter(|_| right);
     name.ok_or_else(|| {
+        let text = plain_line(text);
         format!("`{text}` is no name for an agent: use letters, digits, `-`, `_` and `.`")
     })
 }

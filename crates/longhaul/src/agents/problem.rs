@@ -5,6 +5,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::written::plain_line;
+
 /// One thing that keeps an agent from being used, or its runs from going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -45,7 +47,8 @@ impl ProblemKind {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        // A file's name is a stranger's too.
+        let path = plain_line(&self.path.display().to_string());
         write!(f, "{path}:{}:{}: {}", self.line, self.column, self.message)
     }
 }

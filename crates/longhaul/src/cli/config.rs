@@ -8,7 +8,7 @@ use longhaul::config::settings::{Config as Settled, StoreUrl};
 use longhaul::config::value::Value;
 use serde_json::{Map, json};
 
-use crate::cli::{here, say};
+use crate::cli::{here, plain, say};
 
 const SHOW_EXAMPLES: &str = "Examples:
   longhaul config show             every setting that holds
@@ -86,11 +86,12 @@ impl Show {
             .unwrap_or(0);
         for line in &lines {
             let text = said(line);
-            say::data(&if self.origin {
+            // The project's file names them as well as it sets them.
+            say::data(&plain::line(&if self.origin {
                 format!("{text:width$}  # {}", line.2)
             } else {
                 text
-            })?;
+            }))?;
         }
         Ok(())
     }
@@ -152,19 +153,14 @@ impl Path {
         } else {
             "  (no project)"
         };
-        say::data(&format!("root          {}{no_project}", root.display()))?;
-        say::data(&format!(
-            "project file  {}{}",
-            file.display(),
-            missing(&file)
-        ))?;
+        let line = |name: &str, path: &std::path::Path, more: &str| {
+            say::data(&plain::line(&format!("{name:14}{}{more}", path.display())))
+        };
+        line("root", &root, no_project)?;
+        line("project file", &file, missing(&file))?;
         if let Some(user) = user {
-            say::data(&format!(
-                "user file     {}{}",
-                user.display(),
-                missing(&user)
-            ))?;
+            line("user file", &user, missing(&user))?;
         }
-        say::data(&format!("data          {}", data?.display()))
+        line("data", &data?, "")
     }
 }

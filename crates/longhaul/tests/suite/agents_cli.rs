@@ -290,6 +290,32 @@ fn tools_are_those_that_this_project_has() {
 }
 
 #[test]
+fn the_name_of_a_file_steers_no_terminal_and_fakes_no_line() {
+    let folder = folder(&[]);
+    let folder = folder.path();
+    fs::write(folder.join("longhaul.toml"), "").unwrap();
+    let name = "bad\u{1b}[2J\u{202e}\nfaked";
+    let below = folder.join("agents").join(name);
+    fs::create_dir_all(&below).unwrap();
+    fs::write(below.join("x.md"), "").unwrap();
+    fs::write(folder.join(format!("agents/{name}.md")), "---\n---\n").unwrap();
+    for (args, code) in [(&["agents"][..], 0), (&["agents", "check"], 2)] {
+        let (out, err) = run(folder, args, code);
+        for said in [out, err] {
+            assert!(!said.contains(['\u{1b}', '\u{202e}']), "{args:?}: {said:?}");
+            assert!(!said.contains("\nfaked"), "{args:?}: {said:?}");
+        }
+    }
+    let (out, _) = run(folder, &["agents", "check"], 2);
+    for says in [
+        r"agents/bad\u{1b}[2J·\nfaked.md:1:1: `bad\u{1b}[2J·\nfaked` is no name",
+        r"agents/bad\u{1b}[2J·\nfaked: note: what is in it is not read",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+}
+
+#[test]
 fn every_model_of_the_list_is_looked_at() {
     let folder = folder(&[]);
     let folder = folder.path();

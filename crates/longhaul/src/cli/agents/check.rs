@@ -13,6 +13,7 @@ use longhaul::agents::problem::{Problem, ProblemKind};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
 use longhaul::config::secrets;
+use longhaul::written::plain_line;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
 use longhaul_engine::ports::Models;
 use longhaul_tool::memory;
@@ -102,11 +103,13 @@ fn json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
 }
 
 fn print(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::Result<()> {
+    // Whoever wrote the files named them too.
     for problem in problems {
-        say::data(&problem.to_string())?;
+        say::words(&problem.to_string())?;
     }
     for (path, note) in notes {
-        say::data(&format!("{}: note: {note}", path.display()))?;
+        let path = plain_line(&path.display().to_string());
+        say::words(&format!("{path}: note: {note}"))?;
     }
     Ok(())
 }

@@ -5,10 +5,9 @@
 use clap::Args;
 use longhaul::agents::change::short;
 use longhaul::agents::loaded::{Loaded, Source};
-use longhaul::written::plain;
 use serde_json::{Value, json};
 
-use crate::cli::say;
+use crate::cli::{plain, say};
 
 /// Lists all agents.
 #[derive(Debug, Args)]
@@ -38,7 +37,7 @@ impl Ls {
                 line.push_str(&format!("{text:width$}  "));
             }
             line.push_str(&row[5]);
-            say::data(line.trim_end())?;
+            say::data(&plain::line(line.trim_end()))?;
         }
         if rows.is_empty() {
             say::talk("no agents here: longhaul agents new NAME writes one");
@@ -63,10 +62,15 @@ fn rows(loaded: &Loaded) -> Vec<Row> {
         rows.push([
             agent.name.to_string(),
             one.source.as_str().to_owned(),
-            plain(&model),
+            model,
             tools,
             short(&agent.version()),
-            plain(agent.description.lines().next().unwrap_or_default()),
+            agent
+                .description
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
         ]);
     }
     let none = || ["-", "-", "-"].map(str::to_owned);

@@ -6,8 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use longhaul::agents::loaded::{AgentError, Loaded};
 use longhaul::agents::verbatim;
-use longhaul::span;
-use longhaul::written::plain;
+use longhaul::{span, written};
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, Verdict};
@@ -16,7 +15,7 @@ use longhaul_engine::agent::wish::{Every, Eye, Guards, Isolation, Sandboxed, Sig
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use serde_json::json;
 
-use crate::cli::say;
+use crate::cli::{plain, say};
 
 /// Prints what one agent is.
 #[derive(Debug, Args)]
@@ -46,10 +45,10 @@ impl Show {
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),
-            false => say::data(&format!("{name:12}{}", plain(&text))),
+            false => say::words(&format!("{name:12}{}", written::plain(&text))),
         };
         line("name", agent.name.to_string())?;
-        line("file", one.path.display().to_string())?;
+        line("file", plain::line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
         line("version", agent.version().to_string())?;
         for (name, text) in described(agent) {
@@ -61,7 +60,8 @@ impl Show {
         if agent.prompt.is_empty() {
             return Ok(());
         }
-        say::data(&format!("\n{}", plain(&verbatim::text(&agent.prompt))))
+        let prompt = verbatim::text(&agent.prompt);
+        say::words(&format!("\n{}", written::plain(&prompt)))
     }
 }
 
