@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// So short a text is in every other text by chance, and is not looked for.
+/// A text of fewer bytes is in every other text by chance, and is not looked for.
 pub const HIDDEN_FROM: usize = 6;
 
 /// A secret as it is, as JSON spells it, in an address, as hex digits and as base64,

@@ -265,8 +265,8 @@ fn tell_to_stop(stop: &Stop, app: &App) {
     }
 }
 
-/// The secrets that are known by their variables' names.
-fn secrets(config: &Config) -> Vec<(String, String)> {
+/// The secrets that are known by their variables' names, and are not to be logged.
+fn hidden(config: &Config) -> Vec<(String, String)> {
     let keys = config.below("providers").chain(config.below("hooks"));
     let keys = keys.chain(config.below("webhooks"));
     let mut names = config.secrets();
@@ -300,12 +300,12 @@ fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::R
             false => here,
         };
         let config = here::quiet_config(&here)?;
-        let secrets = secrets(&config);
-        anyhow::Ok((config, secrets))
+        let hidden = hidden(&config);
+        anyhow::Ok((config, hidden))
     };
     match read() {
-        Ok((config, secrets)) => {
-            log::everything(style, secrets);
+        Ok((config, hidden)) => {
+            log::everything(style, hidden);
             for note in config.notes.iter().chain(&secrets::notes(&config)) {
                 tracing::warn!("{note}");
             }

@@ -67,9 +67,9 @@ impl Worker {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = here::quiet_config(&here::surroundings()?)?;
         let shut = asking::before(&config, None, self.quiet)?;
-        for shut in secrets::notes(&config).into_iter().chain(shut) {
+        for note in secrets::notes(&config).into_iter().chain(shut) {
             if !self.quiet {
-                say::talk(&format!("note: {shut}"));
+                say::talk(&format!("note: {note}"));
             }
         }
         let house = open::drive()?;
