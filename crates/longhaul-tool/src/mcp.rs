@@ -51,7 +51,7 @@ pub use crate::mcp::auth::error::LoginError;
 pub use crate::mcp::auth::flow::{Began, Visit};
 pub use crate::mcp::auth::keeper::Standing;
 pub use crate::mcp::auth::means::{Login, OAuth};
-pub use crate::mcp::auth::tokens::without_tokens;
+pub use crate::mcp::auth::tokens::{unfinished, without_tokens};
 pub use crate::mcp::error::McpError;
 pub use crate::mcp::listing::Offered;
 pub use crate::mcp::spec::{Elicitation, ServerSpec, Way};

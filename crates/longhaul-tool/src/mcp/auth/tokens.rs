@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::redact::stand_in;
 use longhaul_core::spelling::spellings;
@@ -20,64 +20,104 @@ const BYTES_MIN: usize = 8;
 /// What a token is called where one stood.
 const NAME: &str = "mcp-login";
 
-/// A token, and how others may spell it, the longest first.
+/// A token, and how others may spell it.
 struct Token {
     plain: String,
     spelled: Vec<String>,
 }
 
-/// Of the whole process: whichever server a token is for, no text may hold it.
-static SENT: Mutex<VecDeque<Token>> = Mutex::new(VecDeque::new());
+/// Those that were used, the last of them at the end.
+struct Sent(VecDeque<Token>);
 
-/// Remembers that this is one.
+/// Of the whole process: whichever server a token is for, no text may hold it.
+static SENT: Mutex<Sent> = Mutex::new(Sent(VecDeque::new()));
+
+fn sent() -> MutexGuard<'static, Sent> {
+    SENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remembers that this is one; whoever uses it again remembers it again.
 pub(in crate::mcp) fn remember(token: &str) {
-    let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
-    if token.len() < BYTES_MIN || sent.iter().any(|known| known.plain == token) {
-        return;
-    }
-    if sent.len() >= TOKENS_MAX {
-        sent.pop_front();
-    }
-    let mut spelled = spellings(token);
-    spelled.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
-    sent.push_back(Token {
-        plain: token.to_owned(),
-        spelled,
-    });
+    sent().remember(token);
 }
 
 /// The text without the tokens of any login that this process has used, as they are,
 /// in JSON, in an address, as hex digits or as base64.
 pub fn without_tokens(text: &str) -> Cow<'_, str> {
-    let sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = sent.iter().flat_map(|token| &token.spelled);
-    let mut found: Vec<&String> = all.filter(|spelled| text.contains(*spelled)).collect();
-    // A token that is the beginning of another must not leave its end behind.
-    found.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
-    let mut text = Cow::Borrowed(text);
-    for spelled in found {
-        text = Cow::Owned(text.replace(spelled.as_str(), &stand_in(NAME)));
+    sent().hide(text)
+}
+
+/// So many bytes at the end of a text may be the beginning of a token.
+pub fn unfinished(text: &str) -> usize {
+    sent().unfinished(text)
+}
+
+impl Sent {
+    fn remember(&mut self, token: &str) {
+        if token.len() < BYTES_MIN {
+            return;
+        }
+        let known = self.0.iter().position(|known| known.plain == token);
+        // What is still used is not the first to be forgotten.
+        if let Some(known) = known.and_then(|at| self.0.remove(at)) {
+            self.0.push_back(known);
+            return;
+        }
+        if self.0.len() >= TOKENS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Token {
+            plain: token.to_owned(),
+            spelled: spellings(token),
+        });
     }
-    text
+
+    fn spelled(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().flat_map(|token| &token.spelled)
+    }
+
+    fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let found = self.spelled().filter(|spelled| text.contains(*spelled));
+        let mut found: Vec<&String> = found.collect();
+        // A token that is the beginning of another must not leave its end behind.
+        found.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
+        let mut text = Cow::Borrowed(text);
+        for spelled in found {
+            text = Cow::Owned(text.replace(spelled.as_str(), &stand_in(NAME)));
+        }
+        text
+    }
+
+    fn unfinished(&self, text: &str) -> usize {
+        let begun = self.spelled().filter_map(|spelled| {
+            let ends = spelled.char_indices().map(|(end, _)| end);
+            let ends = ends.take_while(|end| *end <= text.len());
+            ends.filter(|end| text.ends_with(&spelled[..*end])).last()
+        });
+        begun.max().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(tokens: &[&str]) -> Sent {
+        let mut sent = Sent(VecDeque::new());
+        tokens.iter().for_each(|token| sent.remember(token));
+        sent
+    }
+
     #[test]
     fn what_was_sent_is_taken_out_of_texts() {
-        remember("t0ken-of-a-test");
-        remember("t0ken-of-a-test");
-        remember("short");
+        let plain = of(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
         assert_eq!(
-            without_tokens("a t0ken-of-a-test, short"),
+            plain.hide("a t0ken-of-a-test, short"),
             "a {{secret:mcp-login}}, short"
         );
-        assert!(matches!(without_tokens("nothing"), Cow::Borrowed(_)));
+        assert!(matches!(plain.hide("nothing"), Cow::Borrowed(_)));
         // However it is spelled, and whichever is the beginning of another.
-        remember("sp/lled=token");
-        remember("sp/lled=token-2");
+        let spelled = of(&["sp/lled=token", "sp/lled=token-2"]);
         for (text, clean) in [
             ("<sp%2Flled%3Dtoken>", "<{{secret:mcp-login}}>"),
             (r"<sp\/lled=token>", "<{{secret:mcp-login}}>"),
@@ -85,7 +125,39 @@ mod tests {
             ("<73702f6c6c65643d746f6b656e>", "<{{secret:mcp-login}}>"),
             ("<sp/lled=token-2>", "<{{secret:mcp-login}}>"),
         ] {
-            assert_eq!(without_tokens(text), clean, "{text}");
+            assert_eq!(spelled.hide(text), clean, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_is_not_the_first_to_be_forgotten() {
+        let mut sent = of(&["used-all-along", "used-just-once"]);
+        for next in 2..TOKENS_MAX {
+            sent.remember(&format!("t0ken-{next:04}"));
+        }
+        // It is full: one more, and the first goes.
+        sent.remember("used-all-along");
+        sent.remember("t0ken-of-another");
+        assert_eq!(sent.0.len(), TOKENS_MAX);
+        assert_eq!(sent.hide("used-all-along"), "{{secret:mcp-login}}");
+        assert_eq!(sent.hide("used-just-once"), "used-just-once");
+    }
+
+    #[test]
+    fn a_token_that_has_begun_is_known_by_its_beginning() {
+        let sent = of(&["sp/lled=tökén"]);
+        for (text, begun) in [
+            ("", ""),
+            ("nothing of it", ""),
+            ("see sp/l", "sp/l"),
+            ("see sp/lled=t", "sp/lled=t"),
+            ("see sp/lled=tö", "sp/lled=tö"),
+            ("see sp%2Flled%3", "sp%2Flled%3"),
+            (r"see sp\/lle", r"sp\/lle"),
+            ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
+            ("ö", ""),
+        ] {
+            assert_eq!(sent.unfinished(text), begun.len(), "{text}");
         }
     }
 }
