@@ -20,7 +20,7 @@ STATE = {
     "tokens": {},  # access token -> its scopes
     "refresh": None,
     "codes": {},
-    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0},
+    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "greets": 0},
     "token_endpoint": None,
     "registers": True,
     "denies": False,
@@ -176,6 +176,7 @@ class Server(BaseHTTPRequestHandler):
             return
         method, params = asked["method"], asked.get("params") or {}
         if method == "initialize":
+            STATE["seen"]["greets"] += 1
             result = {
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {"tools": {}},

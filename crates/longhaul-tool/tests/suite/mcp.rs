@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod kit;
 mod login;
+mod login_faults;
 mod login_kit;
 mod real;
 mod turned_away;

@@ -12,6 +12,7 @@ use longhaul_core::raw::Hash;
 use reqwest::Url;
 use rmcp::transport::auth::StoredCredentials;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,13 +53,34 @@ pub enum BookError {
         /// Who may.
         mode: u32,
     },
+    /// Somebody else owns it.
+    #[error(
+        "`{at}`, where a login is kept, belongs to another user than the one that this runs as. \
+         Run it as that user, or move that out of the way."
+    )]
+    Foreign {
+        /// Which file or folder.
+        at: PathBuf,
+    },
+    /// The folder is none of its own.
+    #[error(
+        "`{at}`, where logins are kept, is a link or no folder. \
+         Put a folder of your own in its place (mode 700)."
+    )]
+    Elsewhere {
+        /// Which folder.
+        at: PathBuf,
+    },
     /// It holds something else.
     #[error(
-        "`{at}`, where a login is kept, is not of this build's form. Remove it, and log in anew."
+        "`{at}`, where a login is kept, is a link or not of this build's form. \
+         Run `longhaul mcp logout {server}`, and log in anew."
     )]
     Strange {
         /// Which file.
         at: PathBuf,
+        /// Whose login it is.
+        server: String,
     },
     /// Another process has held it for too long.
     #[error("`{at}`, where a login is kept, is held by another process, which does not finish")]
@@ -129,6 +151,7 @@ impl Record {
 pub(super) struct Book {
     folder: PathBuf,
     at: PathBuf,
+    server: String,
 }
 
 /// As long as this lives, nobody else changes the login.
@@ -136,19 +159,29 @@ pub(super) struct Book {
 pub(super) struct Hold(#[expect(dead_code, reason = "closed, it lets go")] File);
 
 impl Book {
-    /// The place for the login at this address.
-    pub(super) fn of(folder: &Path, url: &Url) -> Self {
+    /// The place for the login at this address, which the project calls so.
+    pub(super) fn of(folder: &Path, url: &Url, server: &str) -> Self {
         let mut url = url.clone();
         url.set_fragment(None);
         let name = Hash::of(url.as_str().as_bytes());
         Self {
             folder: folder.to_owned(),
             at: folder.join(format!("{name}.json")),
+            server: server.to_owned(),
         }
+    }
+
+    /// Whether a login could be kept here, before anybody is asked for one.
+    pub(super) fn prepare(&self) -> Result<(), BookError> {
+        self.lock_file().map(drop)
     }
 
     /// The login; none: there is none.
     pub(super) fn read(&self) -> Result<Option<Record>, BookError> {
+        let strange = || BookError::Strange {
+            at: self.at.clone(),
+            server: self.server.clone(),
+        };
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
@@ -156,16 +189,14 @@ impl Book {
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if is(&error, Errno::LOOP) => return Err(strange()),
             Err(error) => return Err(io_at(&self.at)(error)),
         };
         private(&self.at, &file)?;
-        let strange = || BookError::Strange {
-            at: self.at.clone(),
-        };
-        let mut text = String::new();
-        let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+        let mut bytes = Vec::new();
+        let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(io_at(&self.at))?;
-        let record: Record = serde_json::from_str(&text).map_err(|_| strange())?;
+        let record: Record = serde_json::from_slice(&bytes).map_err(|_| strange())?;
         match record.version {
             VERSION => Ok(Some(record)),
             _ => Err(strange()),
@@ -190,7 +221,9 @@ impl Book {
             if moved.is_err() {
                 _ = fs::remove_file(&beside);
             }
-            moved
+            moved?;
+            // A machine that stops now must not come back with the older one.
+            File::open(&self.folder)?.sync_all()
         };
         wrote().map_err(io_at(&self.at))
     }
@@ -211,7 +244,7 @@ impl Book {
             loop {
                 match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => return Ok(()),
-                    Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {
+                    Err(Errno::WOULDBLOCK | Errno::INTR) => {
                         tokio::time::sleep(LOOKS).await;
                     }
                     Err(errno) => return Err(io_at(&self.at)(errno.into())),
@@ -236,7 +269,14 @@ impl Book {
             .read(true)
             .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed())
             .open(&self.folder)
-            .map_err(io_at(&self.folder))?;
+            .map_err(
+                |error| match is(&error, Errno::LOOP) || is(&error, Errno::NOTDIR) {
+                    true => BookError::Elsewhere {
+                        at: self.folder.clone(),
+                    },
+                    false => io_at(&self.folder)(error),
+                },
+            )?;
         private(&self.folder, &folder)?;
         OpenOptions::new()
             .write(true)
@@ -259,15 +299,22 @@ fn io_at(at: &Path) -> impl FnOnce(io::Error) -> BookError {
 /// What others may look into keeps no secret.
 fn private(at: &Path, file: &File) -> Result<(), BookError> {
     let found = file.metadata().map_err(io_at(at))?;
-    let mode = found.mode() & 0o777;
-    let mine = found.uid() == rustix::process::geteuid().as_raw();
-    match mode & 0o077 == 0 && mine {
-        true => Ok(()),
-        false => Err(BookError::Open {
-            at: at.to_owned(),
-            mode,
-        }),
+    let us = rustix::process::geteuid().as_raw();
+    shut(at, us, (found.uid(), found.mode() & 0o777))
+}
+
+/// Whether what has this owner and this mode is closed to all but us.
+fn shut(at: &Path, us: u32, (owner, mode): (u32, u32)) -> Result<(), BookError> {
+    let at = at.to_owned();
+    match (owner == us, mode & 0o077) {
+        (false, _) => Err(BookError::Foreign { at }),
+        (true, 0) => Ok(()),
+        (true, _) => Err(BookError::Open { at, mode }),
     }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 #[cfg(test)]
@@ -289,7 +336,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("state/logins");
         let url: Url = "https://a.example/mcp?key=1".parse().unwrap();
-        let book = Book::of(&folder, &url);
+        let book = Book::of(&folder, &url, "far");
         assert!(book.read().unwrap().is_none());
         let hold = book.hold().await.unwrap();
         assert!(!book.forget(&hold).unwrap());
@@ -300,7 +347,7 @@ mod tests {
         let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&book.at)), (0o700, 0o600));
         // Another address is another login.
-        let other = Book::of(&folder, &"https://a.example/mcp".parse().unwrap());
+        let other = Book::of(&folder, &"https://a.example/mcp".parse().unwrap(), "far");
         assert!(other.read().unwrap().is_none());
         assert!(book.forget(&hold).unwrap());
         assert!(book.read().unwrap().is_none());
@@ -311,25 +358,64 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("logins");
         let url: Url = "https://a.example/mcp".parse().unwrap();
-        let book = Book::of(&folder, &url);
+        let book = Book::of(&folder, &url, "far");
         let hold = book.hold().await.unwrap();
         book.write(&hold, &record(&url)).unwrap();
         fs::set_permissions(&book.at, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(book.read(), Err(BookError::Open { .. })));
         fs::set_permissions(&book.at, fs::Permissions::from_mode(0o600)).unwrap();
+        let is_strange = |book: &Book, what: &str| {
+            let Err(error @ BookError::Strange { .. }) = book.read() else {
+                panic!("{what}");
+            };
+            let words = error.to_string();
+            assert!(words.contains("`longhaul mcp logout far`"), "{words}");
+        };
         for text in ["", "{", "[]", "{\"version\":2}"] {
             fs::write(&book.at, text).unwrap();
-            assert!(
-                matches!(book.read(), Err(BookError::Strange { .. })),
-                "{text}"
-            );
+            is_strange(&book, text);
         }
+        fs::write(&book.at, b"\xff\xfe").unwrap();
+        is_strange(&book, "no text");
         let real = home.path().join("real.json");
         fs::rename(&book.at, &real).unwrap();
         symlink(&real, &book.at).unwrap();
-        assert!(matches!(book.read(), Err(BookError::Io { .. })));
-        drop(hold);
+        is_strange(&book, "a link");
+        // The link goes, and what it led to stays.
+        assert!(book.forget(&hold).unwrap());
+        assert!(real.exists() && !book.at.exists());
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_ours_alone_is_seen_before_anything_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("logins");
+        let url: Url = "https://a.example/mcp".parse().unwrap();
+        let book = Book::of(&folder, &url, "far");
+        book.prepare().unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(book.prepare(), Err(BookError::Open { .. })));
         assert!(matches!(book.hold().await, Err(BookError::Open { .. })));
+        let real = home.path().join("real");
+        fs::rename(&folder, &real).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&real, &folder).unwrap();
+        assert!(matches!(book.prepare(), Err(BookError::Elsewhere { .. })));
+    }
+
+    #[test]
+    fn what_another_owns_is_not_called_open() {
+        for (owner, mode, expect) in [
+            (7, 0o600, ""),
+            (7, 0o640, "is open to others (mode 640)"),
+            (8, 0o600, "belongs to another user"),
+            (8, 0o644, "belongs to another user"),
+        ] {
+            let judged = shut(Path::new("/logins"), 7, (owner, mode));
+            let words = judged.err().map(|error| error.to_string());
+            let words = words.unwrap_or_default();
+            assert!(words.contains(expect), "{words}");
+            assert_eq!(words.is_empty(), expect.is_empty(), "{words}");
+        }
     }
 }

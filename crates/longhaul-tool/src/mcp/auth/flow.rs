@@ -74,6 +74,10 @@ impl At<'_> {
         }
     }
 
+    fn book(&self) -> Book {
+        Book::of(&self.login.folder, self.url, self.server)
+    }
+
     fn sdk(&self, error: &AuthError) -> LoginError {
         let secrets = [self.login.oauth.client_secret.as_deref(), self.url.query()];
         let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
@@ -89,6 +93,8 @@ impl At<'_> {
 
 /// Begins a login.
 pub(in crate::mcp) async fn begin(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
+    // Nobody is sent to a browser for what could not be kept.
+    at.book().prepare()?;
     // The SDK tells its log more than is anybody's business.
     let begun = Box::pin(begun(at, visit)).with_subscriber(NoSubscriber::default());
     match timeout(WHOLE, begun).await {
@@ -203,7 +209,7 @@ async fn scopes(
                 .collect()
         }
     };
-    let before = Book::of(&at.login.folder, at.url).read()?;
+    let before = at.book().read()?;
     // What another authorization server gave means nothing here.
     let before = before.filter(|before| before.credentials.issuer == metadata.issuer);
     let before = before.map(|before| before.credentials.granted_scopes);
@@ -325,7 +331,7 @@ impl Began {
             let helps = "Ask whoever runs that server for one that takes bearer tokens.";
             return Err(at.failed("it gave a token of a kind that is not known here", helps));
         }
-        let book = Book::of(&self.login.folder, &self.url);
+        let book = at.book();
         let hold = book.hold().await?;
         book.write(&hold, &record)?;
         record.remember();

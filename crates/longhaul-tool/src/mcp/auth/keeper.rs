@@ -120,7 +120,7 @@ impl Keeper {
     }
 
     fn book(&self) -> Book {
-        Book::of(&self.login.folder, &self.url)
+        Book::of(&self.login.folder, &self.url, &self.server)
     }
 
     /// What a request is sent with; a token that was refused is not handed out

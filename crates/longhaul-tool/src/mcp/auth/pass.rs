@@ -33,7 +33,7 @@ pub(in crate::mcp) struct Pass {
 pub(in crate::mcp) struct Stuck {
     /// In words.
     pub(in crate::mcp) why: String,
-    /// To log in anew would help.
+    /// Somebody has to see to the login: trying it again at once would not help.
     pub(in crate::mcp) wants_login: bool,
     /// It may be otherwise the next time, and nobody has to do anything for that.
     pub(in crate::mcp) passes: bool,
@@ -42,8 +42,8 @@ pub(in crate::mcp) struct Stuck {
 impl From<BookError> for Stuck {
     fn from(error: BookError) -> Self {
         Self {
-            why: error.to_string(),
-            wants_login: false,
+            why: error.to_string().trim_end_matches('.').to_owned(),
+            wants_login: true,
             passes: matches!(error, BookError::Held { .. }),
         }
     }

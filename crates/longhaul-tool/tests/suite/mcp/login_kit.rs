@@ -90,18 +90,29 @@ impl Guarded {
         Servers::new(vec![spec], clock)
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(super) fn folder(&self) -> PathBuf {
         self.home.path().join("state/logins")
     }
 
-    /// What is kept, and who may look at it.
-    pub(super) fn kept(&self) -> Vec<(String, u32)> {
+    /// Where the one login lies.
+    pub(super) fn file(&self) -> PathBuf {
+        let mut files = self.files();
+        assert_eq!(files.len(), 1);
+        files.remove(0)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
         let Ok(all) = fs::read_dir(self.folder()) else {
             return Vec::new();
         };
         let all = all.map(|entry| entry.unwrap().path());
         let logins = all.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
-        let kept = logins.map(|path| {
+        logins.collect()
+    }
+
+    /// What is kept, and who may look at it.
+    pub(super) fn kept(&self) -> Vec<(String, u32)> {
+        let kept = self.files().into_iter().map(|path| {
             let mode = fs::metadata(&path).unwrap().mode() & 0o777;
             (fs::read_to_string(&path).unwrap(), mode)
         });
