@@ -22,11 +22,14 @@ STATE = {
     "codes": {},
     "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "greets": 0},
     "token_endpoint": None,
+    "access": None,  # the next access token, whatever that is
     "registers": True,
     "denies": False,
     "well_known": 0,  # the status with which nothing is told of logins
     "refresh_error": None,  # what is wrong with every renewal
     "open": False,  # only calls want a login
+    "forbids": False,  # calls are for others
+    "streams": False,  # whoever listens hears events without an end
 }
 TOOLS = [
     {"name": "greet", "inputSchema": {"type": "object"}},
@@ -60,6 +63,8 @@ class Server(BaseHTTPRequestHandler):
         asked = {key: values[0] for key, values in parse_qs(at.query).items()}
         if at.path == "/arrived":
             ARRIVED.wait()
+        if at.path == "/mcp" and STATE["streams"]:
+            self.stream()
         with LOCK:
             if STATE["well_known"] and at.path.startswith("/.well-known/"):
                 self.say(STATE["well_known"])
@@ -75,6 +80,13 @@ class Server(BaseHTTPRequestHandler):
                 self.do(asked)
             else:
                 self.say(404)
+
+    def stream(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.wfile.flush()
+        threading.Event().wait()
 
     def do(self, asked):
         for key, value in asked.items():
@@ -153,6 +165,7 @@ class Server(BaseHTTPRequestHandler):
             scope = asked.get("scope", "")
         STATE["made"] += 1
         access, refresh = (f"{kind}-s3cret-{STATE['made']}" for kind in ("access", "refresh"))
+        access, STATE["access"] = STATE["access"] or access, None
         STATE["tokens"][access] = scope.split()
         STATE["refresh"] = refresh
         self.say(200, {
@@ -185,6 +198,9 @@ class Server(BaseHTTPRequestHandler):
         elif method == "tools/list":
             result = {"tools": TOOLS}
         elif method == "tools/call":
+            if STATE["forbids"]:
+                self.say(403)
+                return
             if params["name"] == "admin" and "admin" not in STATE["tokens"][token]:
                 why = f'Bearer error="insufficient_scope", scope="admin", {where}'
                 self.say(403, None, [("www-authenticate", why)])

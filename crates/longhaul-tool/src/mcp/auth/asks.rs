@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
@@ -24,7 +25,7 @@ const BYTES_MAX: usize = 256 * 1024;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long one question may take.
-const WHOLE: Duration = Duration::from_secs(20);
+pub(super) const WHOLE: Duration = Duration::from_secs(20);
 
 /// Asks within bounds.
 #[derive(Debug)]
@@ -41,10 +42,10 @@ struct NoAnswer(String);
 
 /// An answer as the SDK wants it: the crate of that type has no name here but through
 /// the SDK's own.
-type Answer = <<OAuthHttpClientFuture<'static> as Future>::Output as Good>::Good;
+pub(super) type Answer = <<OAuthHttpClientFuture<'static> as Future>::Output as Good>::Good;
 
 /// What stands in a result that is good.
-trait Good {
+pub(super) trait Good {
     type Good;
 }
 
@@ -84,11 +85,8 @@ impl Asks {
             .to_string()
             .parse()
             .map_err(|_| no(NO_URL.into()))?;
-        self.near.may(&url).map_err(|why| no(why.to_owned()))?;
-        if self.sieve.has_proxy() {
-            let judged = self.sieve.judge(&url).await;
-            judged.map_err(|why| no(why.to_owned()))?;
-        }
+        let may = self.may(&url).await;
+        may.map_err(|why| no(why.to_owned()))?;
         let request = self
             .client
             .request(parts.method, url)
@@ -99,6 +97,15 @@ impl Asks {
         };
         let response = request.send().await.map_err(|error| no(why(error)))?;
         read(response).await.map_err(no)
+    }
+
+    /// Whether this address may be asked; the error says why not.
+    async fn may(&self, url: &Url) -> Result<(), &'static str> {
+        self.near.may(url)?;
+        match self.sieve.has_proxy() {
+            true => self.sieve.judge(url).await,
+            false => Ok(()),
+        }
     }
 }
 
@@ -122,8 +129,11 @@ const NO_URL: &str = "it names an address that is none";
 async fn read(mut response: Response) -> Result<Answer, String> {
     let status = response.status();
     let headers = response.headers().clone();
+    let said = headers.get(CONTENT_TYPE);
+    // A stream of events says nothing of logins, and may have no end.
+    let is_stream = said.is_some_and(|said| said.as_bytes().starts_with(b"text/event-stream"));
     let mut all = Vec::new();
-    while let Some(some) = response.chunk().await.map_err(why)? {
+    while !is_stream && let Some(some) = response.chunk().await.map_err(why)? {
         if all.len() + some.len() > BYTES_MAX {
             return Err("the answer is too long".to_owned());
         }

@@ -146,6 +146,19 @@ impl Record {
     }
 }
 
+impl Facts {
+    /// Whether its token can be sent: in a header, and as the one kind that is known.
+    pub(super) fn is_usable(&self) -> bool {
+        let token = self.access_token.as_bytes();
+        self.is_bearer() && !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
+    }
+
+    /// Whether who has the token may use it.
+    pub(super) fn is_bearer(&self) -> bool {
+        self.token_type.eq_ignore_ascii_case("bearer")
+    }
+}
+
 /// Where the login at one server is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Book {
@@ -416,6 +429,27 @@ mod tests {
             let words = words.unwrap_or_default();
             assert!(words.contains(expect), "{words}");
             assert_eq!(words.is_empty(), expect.is_empty(), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_used_only_if_it_can_be_sent() {
+        for (token, kind, expect) in [
+            ("a.b-c_d~e+f/g=", "Bearer", true),
+            ("a", "bearer", true),
+            ("", "bearer", false),
+            ("abc\r\n", "bearer", false),
+            ("a b", "bearer", false),
+            ("é", "bearer", false),
+            ("a", "mac", false),
+            ("a", "", false),
+        ] {
+            let facts = Facts {
+                access_token: token.to_owned(),
+                token_type: kind.to_owned(),
+                ..Facts::default()
+            };
+            assert_eq!(facts.is_usable(), expect, "{token:?} {kind}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Never: a token, a code, the secret of a client, or the query of an address.
 
+use reqwest::Url;
 use rmcp::transport::auth::AuthError;
 
 use crate::mcp::auth::book::BookError;
@@ -53,6 +54,12 @@ pub(super) fn said(words: &str, secrets: &[&str]) -> String {
     let plain: String = plain.take(SAID_CHARS_MAX).collect();
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     plain.trim_end_matches('.').to_owned()
+}
+
+/// What an address holds that nobody else is to read.
+pub(super) fn secrets_of(url: &Url) -> Vec<&str> {
+    let secrets = [url.query(), url.password()];
+    secrets.into_iter().flatten().collect()
 }
 
 /// What is wrong, and what helps, as the SDK tells it.

@@ -18,10 +18,11 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::mcp::auth::asks::Asks;
 use crate::mcp::auth::book::{Book, Record};
-use crate::mcp::auth::error::{LoginError, SET_CLIENT, said, told};
-use crate::mcp::auth::keeper::{Shelf, Standing, standing};
+use crate::mcp::auth::error::{LoginError, SET_CLIENT, said, secrets_of, told};
+use crate::mcp::auth::keeper::{Standing, standing};
 use crate::mcp::auth::means::Login;
 use crate::mcp::auth::near::Near;
+use crate::mcp::auth::shelf::Shelf;
 
 /// So long it may take to find out whom to ask, and to be given a token.
 const WHOLE: Duration = Duration::from_secs(90);
@@ -79,8 +80,14 @@ impl At<'_> {
     }
 
     fn sdk(&self, error: &AuthError) -> LoginError {
-        let secrets = [self.login.oauth.client_secret.as_deref(), self.url.query()];
-        let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
+        self.sdk_without(error, &[])
+    }
+
+    /// What the SDK says, without what was sent.
+    fn sdk_without(&self, error: &AuthError, sent: &[&str]) -> LoginError {
+        let mut secrets = secrets_of(self.url);
+        secrets.extend(self.login.oauth.client_secret.as_deref());
+        secrets.extend(sent);
         let (why, helps) = told(error, &secrets);
         self.failed(&why, helps)
     }
@@ -284,11 +291,23 @@ impl Began {
 
     /// Ends the login with the address that the browser was sent back to, and keeps it.
     pub async fn finish(self, led_to: &str) -> Result<Standing, LoginError> {
-        let finished = Box::pin(self.finished(led_to)).with_subscriber(NoSubscriber::default());
-        match timeout(WHOLE, finished).await {
-            Ok(finished) => finished,
-            Err(_) => Err(self.at().late()),
-        }
+        self.finish_within(led_to, WHOLE).await
+    }
+
+    async fn finish_within(&self, led_to: &str, most: Duration) -> Result<Standing, LoginError> {
+        let given = Box::pin(self.given(led_to)).with_subscriber(NoSubscriber::default());
+        let record = match timeout(most, given).await {
+            Ok(given) => given?,
+            Err(_) => return Err(self.at().late()),
+        };
+        record.remember();
+        // Another may hold the place for a while. What was given must not be lost over
+        // that: the code is good for once.
+        let book = self.at().book();
+        let hold = book.hold().await?;
+        book.write(&hold, &record)?;
+        let now: Timestamp = self.login.clock.now();
+        Ok(standing(&record, now))
     }
 
     fn at(&self) -> At<'_> {
@@ -299,7 +318,8 @@ impl Began {
         }
     }
 
-    async fn finished(&self, led_to: &str) -> Result<Standing, LoginError> {
+    /// What the server gives for the answer.
+    async fn given(&self, led_to: &str) -> Result<Record, LoginError> {
         let at = self.at();
         let again = format!("Run `longhaul mcp login {}` again.", self.server);
         let no = |why: &str| at.failed(why, &again);
@@ -321,21 +341,133 @@ impl Began {
         let asked =
             self.manager
                 .exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
-        asked.await.map_err(|error| at.sdk(&error))?;
+        let sent = [back.code.as_str()];
+        let asked = asked.await;
+        asked.map_err(|error| at.sdk_without(&error, &sent))?;
         let Some(credentials) = self.shelf.take() else {
             return Err(no("nothing came of it"));
         };
         let record = Record::new(&self.url, self.client_secret.clone(), credentials);
         let facts = record.facts().unwrap_or_default();
-        if facts.access_token.is_empty() || !facts.token_type.eq_ignore_ascii_case("bearer") {
+        if !facts.is_bearer() {
             let helps = "Ask whoever runs that server for one that takes bearer tokens.";
             return Err(at.failed("it gave a token of a kind that is not known here", helps));
         }
-        let book = at.book();
-        let hold = book.hold().await?;
-        book.write(&hold, &record)?;
-        record.remember();
-        let now: Timestamp = self.login.clock.now();
-        Ok(standing(&record, now))
+        if !facts.is_usable() {
+            let helps = "Ask whoever runs that server.";
+            return Err(at.failed("it gave a token that can't be sent", helps));
+        }
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
+
+    use super::*;
+    use crate::mcp::auth::asks::Answer;
+    use crate::mcp::auth::means::OAuth;
+
+    #[derive(Debug)]
+    struct Never;
+
+    #[async_trait::async_trait]
+    impl longhaul_core::time::Clock for Never {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(0)
+        }
+
+        async fn sleep_until(&self, _: Timestamp) {}
+    }
+
+    /// Answers at once, with this status and these words.
+    struct Says(u16, &'static str);
+
+    impl OAuthHttpClient for Says {
+        fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+            let mut answer = Answer::new(self.1.as_bytes().to_vec());
+            *answer.status_mut() = self.0.try_into().unwrap();
+            Box::pin(std::future::ready(Ok(answer)))
+        }
+    }
+
+    /// A login that somebody has agreed to, and where the browser was sent.
+    async fn agreed(folder: &std::path::Path, says: Says) -> (Began, String) {
+        let url: Url = "https://u:p4ssw0rd@a.example/mcp?key=k3y".parse().unwrap();
+        let metadata = serde_json::json!({
+            "issuer": "https://a.example",
+            "authorization_endpoint": "https://a.example/authorize",
+            "token_endpoint": "https://a.example/token",
+            "code_challenge_methods_supported": ["S256"],
+            "response_types_supported": ["code"],
+        });
+        let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(says));
+        let mut manager = manager.await.unwrap();
+        let shelf = Shelf::default();
+        manager.set_credential_store(shelf.clone());
+        manager.set_metadata(serde_json::from_value(metadata).unwrap());
+        let client = OAuthClientConfig::new("us", "http://127.0.0.1/callback");
+        manager.configure_client(client).unwrap();
+        let address = manager.get_authorization_url(&[]).await.unwrap();
+        let state = param(&address.parse().unwrap(), "state").unwrap();
+        let led_to = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
+        let began = Began {
+            server: "far".to_owned(),
+            url,
+            login: Login::new(folder.to_owned(), OAuth::default(), Arc::new(Never)),
+            manager,
+            shelf,
+            address,
+            state,
+            client_secret: None,
+        };
+        (began, led_to)
+    }
+
+    const GIVES: Says = Says(200, r#"{"access_token":"a","token_type":"bearer"}"#);
+
+    #[tokio::test]
+    async fn what_was_given_is_kept_however_long_another_holds_the_place() {
+        let home = tempfile::tempdir().unwrap();
+        let (began, led_to) = agreed(&home.path().join("logins"), GIVES).await;
+        let book = began.at().book();
+        let hold = book.hold().await.unwrap();
+        // The answer is there at once, and no time is left beyond it.
+        let mut finished = Box::pin(began.finish_within(&led_to, Duration::ZERO));
+        assert!((&mut finished).now_or_never().is_none());
+        drop(hold);
+        finished.await.unwrap();
+        assert!(book.read().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_comes_to_nothing_is_told_without_what_was_sent() {
+        let home = tempfile::tempdir().unwrap();
+        for (says, why) in [
+            (
+                Says(
+                    400,
+                    r#"{"error":"invalid_grant","error_description":"c0de-7 by p4ssw0rd at key=k3y"}"#,
+                ),
+                "*** by *** at ***",
+            ),
+            (
+                Says(200, r#"{"access_token":"a\r\n","token_type":"bearer"}"#),
+                "that can't be sent",
+            ),
+            (
+                Says(200, r#"{"access_token":"a","token_type":"mac"}"#),
+                "not known here",
+            ),
+        ] {
+            let (began, led_to) = agreed(&home.path().join("logins"), says).await;
+            let error = began.finish(&led_to).await.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            for secret in ["c0de", "p4ss", "k3y"] {
+                assert!(!error.contains(secret), "{error}");
+            }
+        }
     }
 }

@@ -2,42 +2,32 @@
 //! has run out, and says what is wanted where there is none.
 //!
 //! Never: renews a login twice because two need it at once, or in two processes, and
-//! never forgets one but when its authorization server says that it is over.
+//! never forgets one but when its authorization server says that it is over, or
+//! somebody logs out.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use longhaul_core::time::{Millis, Timestamp};
 use reqwest::{StatusCode, Url};
-use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadataSource, CredentialStore,
-    OAuthClientConfig, StoredCredentials, WWWAuthenticateParams,
-};
+use rmcp::transport::auth::{AuthError, StoredCredentials, WWWAuthenticateParams};
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::mcp::auth::asks::Asks;
 use crate::mcp::auth::book::{Book, BookError, Facts, Hold, Record};
-use crate::mcp::auth::error::{passes, said, told};
+use crate::mcp::auth::error::{passes, secrets_of, told};
+use crate::mcp::auth::issuer::{Issuer, Unfound};
 use crate::mcp::auth::means::Login;
 use crate::mcp::auth::pass::{Pass, Passed, Stuck};
+use crate::mcp::auth::refusal::{self, command};
+use crate::mcp::auth::tokens;
 
 /// A token that ends within this is renewed before it is used.
 const EARLY: Millis = Millis::from_secs(30);
 
 /// So long renewing may take, with all its questions.
 const RENEWS: Duration = Duration::from_secs(60);
-
-/// So many scopes are named in a message.
-const SCOPES_MAX: usize = 10;
-
-/// The command that helps.
-pub(in crate::mcp) fn command(server: &str) -> String {
-    format!("longhaul mcp login {server}")
-}
 
 /// How a login stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,62 +42,12 @@ pub struct Standing {
     pub over: bool,
 }
 
-/// Why a login is not renewed.
-enum Unrenewed {
-    /// As the SDK tells it.
-    Sdk(AuthError),
-    /// It was not asked for: nobody is there whom its refresh token is for. And
-    /// whether there may be somebody the next time.
-    Elsewhere(&'static str, bool),
-}
-
-impl From<AuthError> for Unrenewed {
-    fn from(error: AuthError) -> Self {
-        Self::Sdk(error)
-    }
-}
-
 /// Holds the login at a server.
 #[derive(Debug, Clone)]
 pub(in crate::mcp) struct Keeper {
     server: String,
     url: Url,
     login: Login,
-}
-
-/// What the SDK may keep: here, until it is written down.
-#[derive(Clone, Default)]
-pub(super) struct Shelf(Arc<Mutex<Option<StoredCredentials>>>);
-
-impl Shelf {
-    fn put(&self, credentials: Option<StoredCredentials>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
-    }
-
-    pub(super) fn take(&self) -> Option<StoredCredentials> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-#[async_trait]
-impl CredentialStore for Shelf {
-    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone())
-    }
-
-    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.put(Some(credentials));
-        Ok(())
-    }
-
-    async fn clear(&self) -> Result<(), AuthError> {
-        self.put(None);
-        Ok(())
-    }
 }
 
 impl Keeper {
@@ -123,6 +63,12 @@ impl Keeper {
         Book::of(&self.login.folder, &self.url, &self.server)
     }
 
+    /// The login as it stands; none: there is none.
+    fn read(&self, book: &Book) -> Result<Option<Record>, BookError> {
+        let record = book.read()?;
+        Ok(record.map(|kept| self.login.unkept.instead_of(kept)))
+    }
+
     /// What a request is sent with; a token that was refused is not handed out
     /// again. The error says why that is not known.
     pub(in crate::mcp) async fn pass(&self, refused: Option<&str>) -> Passed {
@@ -130,17 +76,21 @@ impl Keeper {
             return Ok(Pass::default());
         }
         loop {
-            let Some(record) = self.book().read()? else {
+            let Some(record) = self.read(&self.book())? else {
                 return Ok(Pass::default());
             };
             if let Some(pass) = self.usable(&record, refused) {
                 return Ok(pass);
             }
-            let (renewal, is_ours) = self.login.renewals.join(&self.url, || {
+            let (renewal, is_ours) = self.login.renewals.join(|| {
                 let (keeper, refused) = (self.clone(), refused.map(str::to_owned));
                 async move { keeper.renewal(refused.as_deref()).await }.boxed()
             });
-            let pass = renewal.await;
+            let pass = match (renewal.await, refused) {
+                // It is early: what can't be renewed just now is good until it ends.
+                (Err(stuck), None) => return self.lasting(&record).ok_or(stuck),
+                (pass, _) => pass,
+            };
             // Another may have waited for the very token that we were refused with.
             let is_refused = pass.as_ref().is_ok_and(|pass| {
                 let token = pass.token.as_deref();
@@ -156,7 +106,7 @@ impl Keeper {
         let book = self.book();
         let hold = book.hold().await?;
         // Whoever held it before us may have renewed it.
-        let Some(record) = book.read()? else {
+        let Some(record) = self.read(&book)? else {
             return Ok(Pass::default());
         };
         match self.usable(&record, refused) {
@@ -176,15 +126,12 @@ impl Keeper {
         let Some(facts) = record.facts() else {
             return over("its login was taken back");
         };
-        let is_fresh =
-            until(record, &facts).is_none_or(|until| until > self.login.clock.now().plus(EARLY));
+        let soon = self.login.clock.now().plus(EARLY);
+        let lasts = until(record, &facts).is_none_or(|until| until > soon);
+        let is_fresh = lasts && facts.is_usable();
         let is_refused = refused == Some(facts.access_token.as_str());
         if is_fresh && !is_refused {
-            record.remember();
-            return Some(Pass {
-                token: Some(facts.access_token),
-                over: None,
-            });
+            return Some(self.handed_out(record, facts));
         }
         let client = self.login.oauth.client_id.as_ref();
         if client.is_some_and(|client| *client != record.credentials.client_id) {
@@ -197,16 +144,35 @@ impl Keeper {
         }
     }
 
+    /// A token that ends soon, and has not ended yet.
+    fn lasting(&self, record: &Record) -> Option<Pass> {
+        let facts = record.facts().filter(Facts::is_usable)?;
+        let end = until(record, &facts)?;
+        (end > self.login.clock.now()).then(|| self.handed_out(record, facts))
+    }
+
+    fn handed_out(&self, record: &Record, facts: Facts) -> Pass {
+        record.remember();
+        // The project's own secret goes with every renewal.
+        if let Some(secret) = self.secret(record) {
+            tokens::remember(&secret);
+        }
+        Pass {
+            token: Some(facts.access_token),
+            over: None,
+        }
+    }
+
     async fn renewed(&self, book: &Book, hold: &Hold, record: Record) -> Passed {
-        let shelf = Shelf::default();
-        shelf.put(Some(record.credentials.clone()));
         let secret = self.secret(&record);
-        // The SDK tells its log more than is anybody's business.
-        let asked = self.renew(&shelf, &record, secret.clone());
-        let asked = asked.with_subscriber(NoSubscriber::default());
         let refresh = record.facts().and_then(|facts| facts.refresh_token);
-        let secrets = [secret.as_deref(), refresh.as_deref(), self.url.query()];
-        let secrets: Vec<&str> = secrets.into_iter().flatten().collect();
+        let refresh = refresh.unwrap_or_default();
+        // The SDK tells its log more than is anybody's business.
+        let asked = Box::pin(self.renew(&record, secret.clone()));
+        let asked = asked.with_subscriber(NoSubscriber::default());
+        let mut secrets = secrets_of(&self.url);
+        secrets.extend(secret.as_deref());
+        secrets.push(&refresh);
         let failed = |why: &str, passes: bool| {
             let command = command(&self.server);
             Err(Stuck {
@@ -217,71 +183,64 @@ impl Keeper {
                 passes,
             })
         };
-        match timeout(RENEWS, Box::pin(asked)).await {
+        match timeout(RENEWS, asked).await {
             Err(_) => failed("nobody answered in time", true),
             // Nothing else says that the login is over: what passes must not end it.
-            Ok(Err(Unrenewed::Sdk(AuthError::TokenRefreshRejected(_)))) => {
+            Ok(Err(Unfound::Sdk(AuthError::TokenRefreshRejected(_)))) => {
                 let mut gone = record;
                 gone.credentials.token_response = None;
-                book.write(hold, &gone)?;
+                self.keep((book, hold), &refresh, &gone);
                 Ok(Pass {
                     token: None,
                     over: Some("its login was taken back"),
                 })
             }
-            Ok(Err(Unrenewed::Sdk(error))) => failed(&told(&error, &secrets).0, passes(&error)),
-            Ok(Err(Unrenewed::Elsewhere(why, passes))) => failed(why, passes),
-            Ok(Ok(())) => {
-                let Some(credentials) = shelf.take() else {
-                    return failed("nothing came of it", false);
-                };
+            Ok(Err(Unfound::Sdk(error))) => failed(&told(&error, &secrets).0, passes(&error)),
+            Ok(Err(Unfound::Elsewhere(why, passes))) => failed(why, passes),
+            Ok(Ok(credentials)) => {
                 let record = Record::new(&self.url, record.client_secret, credentials);
-                book.write(hold, &record)?;
+                // Kept whatever it is: what it was renewed with may be good no more.
+                self.keep((book, hold), &refresh, &record);
                 record.remember();
-                let token = record.facts().map(|facts| facts.access_token);
-                Ok(Pass { token, over: None })
+                match record.facts().filter(Facts::is_usable) {
+                    Some(facts) => Ok(self.handed_out(&record, facts)),
+                    None => failed("it gave a token that can't be sent", false),
+                }
             }
         }
     }
 
     async fn renew(
         &self,
-        shelf: &Shelf,
         record: &Record,
         secret: Option<String>,
-    ) -> Result<(), Unrenewed> {
-        let asks = Asks::of(&self.url)
-            .await
-            .map_err(AuthError::InternalError)?;
-        let url = self.url.clone();
-        let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks)).await?;
-        manager.set_credential_store(shelf.clone());
-        let found = manager.resolve_metadata().await?;
-        // What one authorization server gave is none of another's business. And one
-        // that can't be asked for a while looks to the SDK like one that says nothing.
-        if found.metadata.issuer != record.credentials.issuer {
-            let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
-            let why = match is_silent {
-                true => "it does not say now who renews it",
-                false => "it names another authorization server than the one that gave it",
-            };
-            return Err(Unrenewed::Elsewhere(why, is_silent));
+    ) -> Result<StoredCredentials, Unfound> {
+        let given = &record.credentials;
+        let issuer = Issuer::of(&self.url, given).await?;
+        issuer.renew(given, secret).await
+    }
+
+    /// Writes down what came of a login. What can't be written is no less good, and
+    /// whoever needs it here has it.
+    fn keep(&self, (book, hold): (&Book, &Hold), used: &str, record: &Record) {
+        match book.write(hold, record) {
+            Ok(()) => self.login.unkept.clear(),
+            Err(error) => {
+                tracing::warn!(
+                    server = self.server,
+                    %error,
+                    "a renewed login could not be kept: it is lost when this process ends"
+                );
+                self.login.unkept.put(used, record.clone());
+            }
         }
-        manager.set_metadata(found.metadata);
-        let client = OAuthClientConfig::new(&record.credentials.client_id, self.url.as_str());
-        manager.configure_client(match secret {
-            Some(secret) => client.with_client_secret(secret),
-            None => client,
-        })?;
-        manager.refresh_token().await?;
-        Ok(())
     }
 
     fn secret(&self, record: &Record) -> Option<String> {
         let oauth = &self.login.oauth;
         match &oauth.client_id {
-            Some(_) => oauth.client_secret.clone(),
+            Some(id) if *id == record.credentials.client_id => oauth.client_secret.clone(),
+            Some(_) => None,
             None => record.client_secret.clone(),
         }
     }
@@ -295,29 +254,11 @@ impl Keeper {
         pass: &Pass,
     ) -> Option<String> {
         let params = WWWAuthenticateParams::parse(challenge, &self.url);
-        let command = command(&self.server);
-        let scopes = shown(params.scope.as_deref().unwrap_or_default());
-        if status == StatusCode::FORBIDDEN {
-            if !params.is_insufficient_scope() {
-                return None;
-            }
+        // What else is forbidden says nothing of what a login should ask for.
+        if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
             self.login.hear(challenge);
-            return Some(match scopes.is_empty() {
-                true => format!("it wants more than its login allows; run `{command}`"),
-                false => format!(
-                    "it wants more than its login allows: {scopes}; \
-                     run `{command} --scope \"{scopes}\"`"
-                ),
-            });
         }
-        self.login.hear(challenge);
-        Some(match (&pass.over, &pass.token) {
-            (Some(over), _) => format!("{over}; run `{command}`"),
-            (None, Some(_)) => format!("it takes its login no more; run `{command}`"),
-            (None, None) => format!(
-                "it wants a login; run `{command}`, or give it an Authorization header in .mcp.json"
-            ),
-        })
+        refusal::words(&self.server, status, &params, pass)
     }
 
     /// How the login stands; none: nobody has logged in.
@@ -360,28 +301,17 @@ fn until(record: &Record, facts: &Facts) -> Option<Timestamp> {
     Some(Timestamp::from_micros(micros))
 }
 
-/// Scopes that can stand in a command which somebody copies: a server's word is
-/// none that a shell should read.
-fn shown(scopes: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || ":._/-".contains(letter);
-    let fits =
-        |scope: &&str| scope.len() <= 100 && !scope.starts_with('-') && scope.chars().all(plain);
-    let scopes: Vec<&str> = scopes.split_whitespace().take(SCOPES_MAX).collect();
-    match scopes.iter().all(fits) {
-        true => said(&scopes.join(" "), &[]),
-        false => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::mcp::auth::means::OAuth;
 
     #[derive(Debug)]
     struct Never;
 
-    #[async_trait]
+    #[async_trait::async_trait]
     impl longhaul_core::time::Clock for Never {
         fn now(&self) -> Timestamp {
             Timestamp::from_micros(1_000_000_000)
@@ -441,6 +371,9 @@ mod tests {
         assert_eq!(pass(&lasting, plain(), None), Some((true, "")));
         let why = "it takes its login no more";
         assert_eq!(pass(&lasting, plain(), Some("a")), Some((false, why)));
+        let mut broken = tokens(None, Some("r"));
+        broken["access_token"] = "a\r\n".into();
+        assert_eq!(pass(&record(broken, 0), plain(), None), None);
         let gone = record(serde_json::Value::Null, 0);
         assert_eq!(
             pass(&gone, plain(), None),
@@ -449,39 +382,39 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_which_command_helps_and_no_shell_reads_a_strangers_word() {
-        let (unauthorized, forbidden) = (StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN);
-        let scoped =
-            |scope: &str| format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
-        for (status, challenge, expect) in [
-            (
-                unauthorized,
-                String::new(),
-                Some("`longhaul mcp login far`"),
-            ),
-            (forbidden, String::new(), None),
-            (
-                forbidden,
-                scoped("a:b c"),
-                Some("`longhaul mcp login far --scope \"a:b c\"`"),
-            ),
-            (
-                forbidden,
-                scoped("$(reboot)"),
-                Some("run `longhaul mcp login far`"),
-            ),
-            (
-                forbidden,
-                scoped("--json"),
-                Some("run `longhaul mcp login far`"),
-            ),
+    fn a_token_is_good_until_it_ends_where_it_can_not_be_renewed() {
+        // It is 1000 s past the beginning.
+        for (token, received, expires, expect) in [
+            ("a", 925, Some(100), true),
+            ("a", 899, Some(100), false),
+            ("a b", 925, Some(100), false),
+            ("a", 925, None, false),
         ] {
-            let said = keeper(OAuth::default()).refused(status, &challenge, &Pass::default());
-            match (&said, expect) {
-                (Some(said), Some(expect)) => assert!(said.contains(expect), "{said}"),
-                (None, None) => {}
-                (Some(_), None) | (None, Some(_)) => panic!("{said:?} {expect:?}"),
-            }
+            let tokens = serde_json::json!({
+                "access_token": token, "token_type": "bearer", "expires_in": expires,
+            });
+            let record = record(tokens, received);
+            let pass = keeper(OAuth::default()).lasting(&record);
+            assert_eq!(pass.is_some(), expect, "{token} {received} {expires:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_goes_only_with_the_client_it_belongs_to() {
+        let mut record = record(serde_json::Value::Null, 0);
+        record.client_secret = Some("registered".into());
+        let known = |id: Option<&str>| OAuth {
+            client_id: id.map(str::to_owned),
+            client_secret: id.map(|_| "ours".to_owned()),
+            ..OAuth::default()
+        };
+        for (id, expect) in [
+            (None, Some("registered")),
+            (Some("c"), Some("ours")),
+            (Some("d"), None),
+        ] {
+            let secret = keeper(known(id)).secret(&record);
+            assert_eq!(secret.as_deref(), expect, "{id:?}");
         }
     }
 }

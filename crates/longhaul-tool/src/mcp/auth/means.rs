@@ -11,6 +11,7 @@ use longhaul_core::time::Clock;
 
 use crate::mcp::auth::pass::Renewals;
 use crate::mcp::auth::tokens;
+use crate::mcp::auth::unkept::Unkept;
 
 /// So much of what a server says about a login is kept.
 const CHALLENGE_CHARS_MAX: usize = 2_000;
@@ -52,6 +53,7 @@ pub struct Login {
     /// What the server said when it last refused.
     heard: Arc<Mutex<Option<String>>>,
     pub(super) renewals: Renewals,
+    pub(super) unkept: Unkept,
     /// Asks as somebody who has no login.
     pub(super) is_stranger: bool,
 }
@@ -68,6 +70,7 @@ impl Login {
             clock,
             heard: Arc::default(),
             renewals: Renewals::default(),
+            unkept: Unkept::default(),
             is_stranger: false,
         }
     }

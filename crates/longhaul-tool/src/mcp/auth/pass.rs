@@ -3,21 +3,21 @@
 //! Never: ends a renewal because nobody waits for it any more. Its answer may be the
 //! only one that holds the next token.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
-use reqwest::Url;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::mcp::auth::asks;
 use crate::mcp::auth::book::BookError;
 
-/// So long renewals that are under way are waited for at the end.
-const ENDS: Duration = Duration::from_secs(10);
+/// So long a renewal that is under way is waited for at the end: as long as its last
+/// question may take.
+const ENDS: Duration = asks::WHOLE;
 
 /// What a request is sent with.
 #[derive(Clone, Default)]
@@ -54,27 +54,22 @@ pub(in crate::mcp) type Passed = Result<Pass, Stuck>;
 /// A renewal that any number wait for.
 type Waited = Shared<BoxFuture<'static, Passed>>;
 
-/// The renewals under way. Clones share them.
+/// The renewal under way at one server. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Renewals(Arc<Mutex<Open>>);
 
 #[derive(Default)]
 struct Open {
-    /// By the addresses of their servers.
-    waited: BTreeMap<Url, (Waited, AbortHandle)>,
+    waited: Option<(Waited, AbortHandle)>,
     tasks: JoinSet<()>,
 }
 
 impl Renewals {
-    /// The renewal at this address that is under way, or this one; and whether it is
-    /// this one. It goes on when whoever waits for it does not.
-    pub(super) fn join(
-        &self,
-        at: &Url,
-        new: impl FnOnce() -> BoxFuture<'static, Passed>,
-    ) -> (Waited, bool) {
+    /// The renewal that is under way, or this one; and whether it is this one. It goes
+    /// on when whoever waits for it does not.
+    pub(super) fn join(&self, new: impl FnOnce() -> BoxFuture<'static, Passed>) -> (Waited, bool) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((waited, task)) = open.waited.get(at)
+        if let Some((waited, task)) = &open.waited
             && !task.is_finished()
         {
             return (waited.clone(), false);
@@ -96,7 +91,7 @@ impl Renewals {
             })
         });
         let waited = waited.boxed().shared();
-        open.waited.insert(at.clone(), (waited.clone(), task));
+        open.waited = Some((waited.clone(), task));
         (waited, true)
     }
 
@@ -106,9 +101,11 @@ impl Renewals {
             let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             open.waited.clone()
         };
-        let open = open.into_values().filter(|(_, task)| !task.is_finished());
-        let all = futures_util::future::join_all(open.map(|(waited, _)| waited));
-        // What takes longer is lost with the process.
-        _ = timeout(ENDS, all).await;
+        if let Some((waited, task)) = open
+            && !task.is_finished()
+        {
+            // What takes longer is lost with the process.
+            _ = timeout(ENDS, waited).await;
+        }
     }
 }

@@ -254,4 +254,7 @@ async fn what_a_server_wants_is_asked_as_a_stranger() {
     assert!(soon(servers.publishes_login("guarded")).await.unwrap());
     server.get("/do?well_known=404").await;
     assert!(!soon(servers.publishes_login("guarded")).await.unwrap());
+    // Nor does whoever speaks without an end.
+    server.get("/do?streams=true").await;
+    assert!(!soon(servers.publishes_login("guarded")).await.unwrap());
 }
