@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 LOCK = threading.Lock()
-# Closed, it lets no question for a token pass; and whether one stands before it.
+# Closed, it lets nothing pass that is asked of tokens; and whether one stands before it.
 GATE, ARRIVED = threading.Event(), threading.Event()
 GATE.set()
 STATE = {
@@ -20,8 +20,12 @@ STATE = {
     "tokens": {},  # access token -> its scopes
     "refresh": None,
     "codes": {},
-    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "greets": 0},
+    "seen": {"refreshes": 0, "logins": 0, "scopes": [], "calls": 0, "greets": 0, "revoked": []},
     "token_endpoint": None,
+    "revokes": True,  # whether tokens can be taken back
+    "revocation_endpoint": None,
+    "revoke_status": 200,
+    "authorization_server": None,  # another than this one
     "access": None,  # the next access token, whatever that is
     "registers": True,
     "denies": False,
@@ -69,7 +73,8 @@ class Server(BaseHTTPRequestHandler):
             if STATE["well_known"] and at.path.startswith("/.well-known/"):
                 self.say(STATE["well_known"])
             elif at.path == "/.well-known/oauth-protected-resource/mcp":
-                self.say(200, {"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
+                who = STATE["authorization_server"] or self.base
+                self.say(200, {"resource": f"{self.base}/mcp", "authorization_servers": [who]})
             elif at.path == "/.well-known/oauth-authorization-server":
                 self.say(200, self.metadata())
             elif at.path == "/authorize":
@@ -111,6 +116,8 @@ class Server(BaseHTTPRequestHandler):
         }
         if STATE["registers"]:
             found["registration_endpoint"] = f"{self.base}/register"
+        if STATE["revokes"]:
+            found["revocation_endpoint"] = STATE["revocation_endpoint"] or f"{self.base}/revoke"
         return found
 
     def authorize(self, asked):
@@ -125,7 +132,7 @@ class Server(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path == "/token" and not GATE.is_set():
+        if self.path in ("/token", "/revoke") and not GATE.is_set():
             ARRIVED.set()
             GATE.wait()
         with LOCK:
@@ -139,10 +146,22 @@ class Server(BaseHTTPRequestHandler):
             elif self.path == "/token":
                 form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
                 self.token(form)
+            elif self.path == "/revoke":
+                self.revoke({key: values[0] for key, values in parse_qs(body.decode()).items()})
             elif self.path == "/mcp":
                 self.mcp(json.loads(body))
             else:
                 self.say(404)
+
+    def revoke(self, form):
+        who = self.headers.get("authorization", "").removeprefix("Basic ")
+        who = base64.b64decode(who).decode() or form.get("client_id")
+        STATE["seen"]["revoked"].append([form["token_type_hint"], form["token"], who])
+        if STATE["revoke_status"] == 200:
+            STATE["tokens"].pop(form["token"], None)
+            if form["token"] == STATE["refresh"]:
+                STATE["refresh"] = None
+        self.say(STATE["revoke_status"], {"error": f"not {form['token']}"})
 
     def token(self, form):
         if form["grant_type"] == "refresh_token":

@@ -51,6 +51,7 @@ pub use crate::mcp::auth::error::LoginError;
 pub use crate::mcp::auth::flow::{Began, Visit};
 pub use crate::mcp::auth::keeper::Standing;
 pub use crate::mcp::auth::means::{Login, OAuth};
+pub use crate::mcp::auth::revoke::Forgotten;
 pub use crate::mcp::auth::tokens::{unfinished, without_tokens};
 pub use crate::mcp::error::McpError;
 pub use crate::mcp::listing::Offered;
@@ -257,9 +258,10 @@ impl Servers {
         Ok(self.keeper(server)?.standing()?)
     }
 
-    /// Forgets the login at a server; says whether there was one.
-    pub async fn logout(&self, server: &str) -> Result<bool, LoginError> {
-        Ok(self.keeper(server)?.forget().await?)
+    /// Forgets the login at a server, and has it taken back there if it may be asked;
+    /// says what became of it.
+    pub async fn logout(&self, server: &str, may_ask: bool) -> Result<Forgotten, LoginError> {
+        Ok(self.keeper(server)?.forget(may_ask).await?)
     }
 
     fn keeper(&self, server: &str) -> Result<Keeper, LoginError> {

@@ -14,6 +14,7 @@ pub(super) mod means;
 pub(super) mod near;
 pub(super) mod pass;
 pub(super) mod refusal;
+pub(super) mod revoke;
 pub(super) mod shelf;
 pub(super) mod tokens;
 pub(super) mod unkept;

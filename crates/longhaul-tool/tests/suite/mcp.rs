@@ -9,5 +9,6 @@ mod kit;
 mod login;
 mod login_faults;
 mod login_kit;
+mod logout;
 mod real;
 mod turned_away;

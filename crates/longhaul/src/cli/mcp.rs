@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   longhaul mcp check github       the same for one
   longhaul mcp login docs         logs in at a server over HTTP that wants OAuth, in a browser
   longhaul mcp login docs --no-browser    only prints the address to open
-  longhaul mcp logout docs        forgets that login
+  longhaul mcp logout docs        forgets that login, and takes it back there
   longhaul trust                  look at .mcp.json and decide whether it may be run
 
 An agent uses them by name: `tools: [mcp:github]` or `tools: [mcp:github/search_issues]`.
@@ -28,7 +28,9 @@ Servers run beside Longhaul, outside any sandbox.
 Exit codes of check: 0 all asked are well, 2 .mcp.json has a fault, 5 a server does not start or
   answer, 6 .mcp.json is not trusted
 Exit codes of login: 0 logged in or not needed, 2 it came to nothing, 5 the server does not answer,
-  6 .mcp.json is not trusted, 124 nobody came back in time, 130 stopped";
+  6 .mcp.json is not trusted, 124 nobody came back in time, 130 stopped
+Exit codes of logout: 0 forgotten here, whatever the server said, or there was none, 2 it came to
+  nothing, 130 stopped";
 
 /// Servers of tools.
 #[derive(Debug, Args)]
@@ -51,7 +53,7 @@ enum Command {
     /// Logs in at a server over HTTP, in a browser, and keeps that for all runs
     #[command(after_help = EXAMPLES)]
     Login(login::Login),
-    /// Forgets the login at a server
+    /// Forgets the login at a server, and has it taken back there
     #[command(after_help = EXAMPLES)]
     Logout(logout::Logout),
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
@@ -106,6 +106,27 @@ fn begun(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
     (child, led_to, told)
 }
 
+/// Logs in as a person would.
+fn logged_in(folder: &Path) {
+    let (login, led_to, _) = begun(folder, &[]);
+    visit(&led_to);
+    assert!(ended(login).contains("logged in"));
+}
+
+/// Logs out, and says what a program is told of it.
+fn logged_out(folder: &Path) -> Value {
+    let (out, _) = run(folder, &["mcp", "logout", "guarded", "--json"], 0);
+    serde_json::from_str(&out).unwrap()
+}
+
+/// The one login that is kept.
+fn kept(folder: &Path) -> PathBuf {
+    let logins = fs::read_dir(folder.join(".local/state/longhaul/logins")).unwrap();
+    let mut logins = logins.map(|entry| entry.unwrap().path());
+    let kept = logins.find(|path| path.extension().is_some_and(|kind| kind == "json"));
+    kept.expect("a login")
+}
+
 fn ended(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -148,10 +169,15 @@ fn a_person_logs_in_once_and_out_again() {
         assert_eq!(entry.unwrap().metadata().unwrap().mode() & 0o777, 0o600);
     }
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert!(out.contains("forgotten"), "{out}");
-    let (out, _) = run(folder, &["mcp", "logout", "guarded", "--json"], 0);
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told, json!({ "server": "guarded", "forgotten": false }));
+    assert_eq!(
+        out,
+        "guarded: its login is forgotten, and taken back there\n"
+    );
+    let told = logged_out(folder);
+    assert_eq!(
+        told,
+        json!({ "server": "guarded", "forgotten": false, "revoked": false, "why": null })
+    );
     run(folder, &["mcp", "check", "guarded"], 5);
 }
 
@@ -248,4 +274,77 @@ fn a_login_that_can_not_be_renewed_is_made_anew() {
     visit(&led_to);
     assert!(ended(login).contains("logged in"));
     run(folder, &["mcp", "check", "guarded"], 0);
+}
+
+#[test]
+fn a_login_is_forgotten_whatever_becomes_of_it_there() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    let change = |what: &str| visit(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    run(folder, &["trust", "--yes"], 0);
+    logged_in(folder);
+    change("revoke_status=503");
+    let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
+    let why = "it answered with HTTP 503 for its refresh token";
+    assert_eq!(
+        out,
+        format!("guarded: its login is forgotten here; it could not be taken back there: {why}\n")
+    );
+    logged_in(folder);
+    let told = logged_out(folder);
+    assert_eq!(
+        told,
+        json!({ "server": "guarded", "forgotten": true, "revoked": false, "why": why })
+    );
+    change("revoke_status=200&revokes=false");
+    logged_in(folder);
+    let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
+    assert_eq!(
+        out,
+        "guarded: its login is forgotten here; it offers no way to take it back\n"
+    );
+    change("revokes=true");
+    // What nobody can read is named with what helps, and that does help.
+    logged_in(folder);
+    fs::write(kept(folder), "{").unwrap();
+    let (_, err) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 2);
+    assert!(err.contains("`longhaul mcp logout guarded`"), "{err}");
+    let told = logged_out(folder);
+    assert_eq!(told["why"], "what was kept can't be read", "{told}");
+    // A server that nobody trusts any more is not asked.
+    logged_in(folder);
+    run(folder, &["trust", "revoke"], 0);
+    let told = logged_out(folder);
+    assert_eq!(told["forgotten"], true, "{told}");
+    assert_eq!(told["revoked"], false, "{told}");
+    let why = told["why"].as_str().unwrap();
+    assert!(why.contains("not trusted"), "{why}");
+}
+
+#[test]
+fn a_logout_that_takes_long_can_be_stopped() {
+    let server = Guarded::start();
+    let folder = server.project();
+    let folder = folder.path();
+    let ask = |what: &str| visit(&format!("http://127.0.0.1:{}/{what}", server.1));
+    run(folder, &["trust", "--yes"], 0);
+    logged_in(folder);
+    ask("do?gate=false");
+    let logout = command_in(folder, &["mcp", "logout", "guarded"], &[])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    ask("arrived");
+    let id = logout.id().to_string();
+    let kill = Command::new("kill").args(["-INT", &id]).status();
+    assert!(kill.unwrap().success());
+    let output = logout.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("still kept here"), "{err}");
+    kept(folder);
+    ask("do?gate=true");
 }

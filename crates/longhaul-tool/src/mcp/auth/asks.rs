@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, ClientBuilder, Response, Url, redirect};
+use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, redirect};
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
@@ -107,6 +107,24 @@ impl Asks {
             false => Ok(()),
         }
     }
+
+    /// Sends a form, as the client of this name and secret where one is given; only
+    /// what came of it is heard.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        form: String,
+        client: Option<(String, String)>,
+    ) -> Result<StatusCode, String> {
+        self.may(url).await.map_err(str::to_owned)?;
+        let request = self.client.post(url.clone()).body(form);
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = match client {
+            Some((name, secret)) => request.basic_auth(name, Some(secret)),
+            None => request,
+        };
+        Ok(request.send().await.map_err(why)?.status())
+    }
 }
 
 fn builder(near: Near, sieve: &Arc<Sieve>) -> ClientBuilder {
@@ -158,5 +176,34 @@ fn why(error: reqwest::Error) -> String {
 impl OAuthHttpClient for Asks {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(self.ask(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_sent_where_the_server_must_not_lead() {
+        let server: Url = "https://8.8.8.8/mcp".parse().unwrap();
+        let sieve = Arc::new(Sieve::new(&server, Near::Far));
+        with_provider();
+        let client = builder(Near::Far, &sieve).tls_certs_only([]).build();
+        let asks = Asks {
+            client: client.unwrap(),
+            near: Near::Far,
+            sieve,
+        };
+        for (url, why) in [
+            ("https://10.0.0.9/revoke", "private or reserved"),
+            ("https://127.0.0.1/revoke", "private or reserved"),
+            ("https://localhost/revoke", "private or reserved"),
+            ("http://auth.example/revoke", "not https://"),
+        ] {
+            let url: Url = url.parse().unwrap();
+            let sent = asks.post(&url, "token=t".to_owned(), None).await;
+            let error = sent.unwrap_err();
+            assert!(error.contains(why), "{url}: {error}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use reqwest::Url;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadataSource,
-    OAuthClientConfig, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    OAuthClientConfig, OAuthHttpClient, StoredCredentials,
 };
 
 use crate::mcp::auth::asks::Asks;
@@ -30,6 +30,8 @@ impl From<AuthError> for Unfound {
 
 /// The authorization server that gave a login.
 pub(super) struct Issuer {
+    pub(super) asks: Arc<Asks>,
+    pub(super) metadata: AuthorizationMetadata,
     manager: AuthorizationManager,
     server: Url,
 }
@@ -39,7 +41,8 @@ impl Issuer {
     pub(super) async fn of(server: &Url, given: &StoredCredentials) -> Result<Self, Unfound> {
         let asks = Asks::of(server).await.map_err(AuthError::InternalError)?;
         let asks = Arc::new(asks);
-        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), asks);
+        let client: Arc<dyn OAuthHttpClient> = Arc::<Asks>::clone(&asks);
+        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), client);
         let mut manager = manager.await?;
         let found = manager.resolve_metadata().await?;
         // What one authorization server gave is none of another's business. And one
@@ -52,8 +55,10 @@ impl Issuer {
             };
             return Err(Unfound::Elsewhere(why, is_silent));
         }
-        manager.set_metadata(found.metadata);
+        manager.set_metadata(found.metadata.clone());
         Ok(Self {
+            asks,
+            metadata: found.metadata,
             manager,
             server: server.clone(),
         })

@@ -21,6 +21,7 @@ use crate::mcp::auth::issuer::{Issuer, Unfound};
 use crate::mcp::auth::means::Login;
 use crate::mcp::auth::pass::{Pass, Passed, Stuck};
 use crate::mcp::auth::refusal::{self, command};
+use crate::mcp::auth::revoke::{Forgotten, take_back};
 use crate::mcp::auth::tokens;
 
 /// A token that ends within this is renewed before it is used.
@@ -267,11 +268,25 @@ impl Keeper {
         Ok(record.map(|record| standing(&record, self.login.clock.now())))
     }
 
-    /// Forgets the login; says whether there was one.
-    pub(in crate::mcp) async fn forget(&self) -> Result<bool, BookError> {
+    /// Forgets the login, and has it taken back where it came from if anybody may be
+    /// asked. Whatever comes of that, it is forgotten here.
+    pub(in crate::mcp) async fn forget(&self, may_ask: bool) -> Result<Forgotten, BookError> {
         let book = self.book();
         let hold = book.hold().await?;
-        book.forget(&hold)
+        let forgotten = match self.read(&book) {
+            Ok(None) => Forgotten::Nothing,
+            Ok(Some(_)) if !may_ask => Forgotten::Unasked,
+            Ok(Some(record)) => {
+                let secret = self.secret(&record);
+                take_back(&self.url, &record, secret.as_deref()).await
+            }
+            Err(_) => Forgotten::here("what was kept can't be read"),
+        };
+        let was_there = book.forget(&hold)?;
+        Ok(match was_there {
+            true => forgotten,
+            false => Forgotten::Nothing,
+        })
     }
 }
 

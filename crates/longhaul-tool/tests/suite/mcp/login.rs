@@ -1,7 +1,7 @@
 //! Logins: made once, used by all, renewed by one, and forgotten.
 
 use futures_util::future::join_all;
-use longhaul_tool::mcp::{Door, McpError, OAuth, Servers, Visit, without_tokens};
+use longhaul_tool::mcp::{Door, Forgotten, McpError, OAuth, Servers, Visit, without_tokens};
 use serde_json::json;
 
 use super::kit::{RUN, call, soon};
@@ -42,8 +42,10 @@ async fn a_login_is_made_once_and_used_until_it_is_forgotten() {
     let said = call(&servers, "leak", json!({})).await.unwrap();
     assert!(said.contains("access-s3cret-1"), "{said}");
     assert!(!without_tokens(&said).contains("s3cret"), "{said}");
-    assert!(soon(servers.logout("guarded")).await.unwrap());
-    assert!(!soon(servers.logout("guarded")).await.unwrap());
+    for expect in [Forgotten::TakenBack, Forgotten::Nothing] {
+        let gone = soon(servers.logout("guarded", true)).await.unwrap();
+        assert_eq!(gone, expect);
+    }
     assert!(server.kept().is_empty());
     turned_away(&server.worker()).await;
     soon(servers.close()).await;

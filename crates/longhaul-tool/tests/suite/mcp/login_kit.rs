@@ -78,11 +78,7 @@ impl Guarded {
     /// Whose calls may take so long.
     pub(super) fn within(&self, oauth: OAuth, timeout: Millis) -> Servers {
         let clock = Arc::new(Wall);
-        let mut spec: ServerSpec = at(
-            "guarded",
-            &format!("http://127.0.0.1:{}/mcp", self.port),
-            &[],
-        );
+        let mut spec: ServerSpec = at("guarded", &format!("{}/mcp", self.base()), &[]);
         spec.timeout = timeout;
         if let Way::Http { login, .. } = &mut spec.way {
             *login = Some(Login::new(self.folder(), oauth, clock.clone()));
@@ -108,6 +104,11 @@ impl Guarded {
         let all = all.map(|entry| entry.unwrap().path());
         let logins = all.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
         logins.collect()
+    }
+
+    /// Where it is asked.
+    pub(super) fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// What is kept, and who may look at it.
