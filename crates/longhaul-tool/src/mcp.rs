@@ -39,7 +39,8 @@ use reqwest::Url;
 use tokio::time::timeout;
 
 use crate::mcp::auth::flow::{self, At};
-use crate::mcp::auth::keeper::{Keeper, command};
+use crate::mcp::auth::keeper::Keeper;
+use crate::mcp::auth::refusal::command;
 use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::Link;
 use crate::mcp::slot::Slot;

@@ -12,7 +12,7 @@ use crate::mcp::auth::pass::Pass;
 const SCOPES_MAX: usize = 10;
 
 /// The command that helps.
-pub(super) fn command(server: &str) -> String {
+pub(in crate::mcp) fn command(server: &str) -> String {
     format!("longhaul mcp login {server}")
 }
 

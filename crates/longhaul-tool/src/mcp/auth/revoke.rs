@@ -56,7 +56,7 @@ pub(super) async fn take_back(server: &Url, record: &Record, secret: Option<&str
     let asked = asked.with_subscriber(NoSubscriber::default());
     match timeout(WHOLE, asked).await {
         Ok(Ok(forgotten)) => forgotten,
-        Ok(Err(Unfound::Elsewhere(why))) => Forgotten::here(why),
+        Ok(Err(Unfound::Elsewhere(why, _))) => Forgotten::here(why),
         Ok(Err(Unfound::Sdk(error))) => {
             let mut secrets = secrets_of(server);
             secrets.extend(secret);
@@ -77,7 +77,8 @@ async fn taken(
         return Ok(Forgotten::NoWay);
     };
     let address = address.parse::<Url>();
-    let address = address.map_err(|_| Unfound::Elsewhere("it names an address that is none"))?;
+    let address =
+        address.map_err(|_| Unfound::Elsewhere("it names an address that is none", false))?;
     let client = Client {
         id: &record.credentials.client_id,
         secret,
