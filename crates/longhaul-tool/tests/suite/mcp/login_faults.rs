@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use longhaul_tool::mcp::{BookError, LoginError, McpError, Visit};
 use serde_json::json;
 
-use super::kit::{RUN, call, soon};
+use super::kit::{RUN, around, call, soon, tool};
 use super::login_kit::Guarded;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,8 +19,11 @@ async fn a_file_that_can_not_be_used_is_said_as_it_is_and_ends_nothing() {
     let file = server.file();
     let kept = fs::read(&file).unwrap();
     let (open, shut) = (Permissions::from_mode(0o644), Permissions::from_mode(0o600));
+    // Somebody is in the middle of a run when it happens.
+    let greet = tool(&servers, "greet").await;
     fs::set_permissions(&file, open).unwrap();
-    let failure = call(&servers, "greet", json!({})).await.unwrap_err();
+    let (around, _told) = around();
+    let failure = soon(greet.call(json!({}), &around)).await.unwrap_err();
     let words = failure.to_string();
     assert!(!failure.is_unknown(), "{words}");
     assert!(words.contains("is open to others (mode 644)"), "{words}");
