@@ -11,6 +11,7 @@ mod close;
 mod conclude;
 pub(crate) mod gates;
 mod go;
+mod order;
 mod park;
 mod start;
 mod steer;

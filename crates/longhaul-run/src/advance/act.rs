@@ -15,6 +15,7 @@ use crate::advance::call::conclude_call;
 use crate::advance::close;
 use crate::advance::gates::{doubt_gate, judge_call};
 use crate::advance::go::Go;
+use crate::advance::order::nothing_before;
 use crate::advance::park::{block, park, park_until};
 use crate::advance::steer::answer_with_first;
 use crate::draft::Draft;
@@ -266,17 +267,6 @@ fn next_ready(control: &Control) -> Option<(CallId, u32)> {
         may_begin && nothing_before(&acting.calls[..*place], call)
     })?;
     Some((ready.1.id, ready.1.starts + 1))
-}
-
-/// A call waits for the gates before it. One that must stand alone waits for
-/// everything before it, and everything after waits for it.
-fn nothing_before(earlier: &[Call], call: &Call) -> bool {
-    earlier.iter().all(|before| {
-        before.is_done()
-            || (!call.is_alone()
-                && !before.is_alone()
-                && !matches!(before.state, CallState::Gated(_) | CallState::Asked(_)))
-    })
 }
 
 /// Nothing is under way: the run waits for whoever is asked first.

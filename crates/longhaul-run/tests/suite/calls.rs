@@ -25,6 +25,42 @@ fn pure_and_keyed_side_by_side_once_in_order() {
 }
 
 #[test]
+fn what_touches_the_same_goes_in_the_models_order() {
+    check(
+        plain(),
+        r#"
+        claim        => run.claimed | running
+        see          => run.perceived turn.started
+        call write/keyed {"command": "a"} + write/keyed {"command": "a"} + read/pure {"command": "a"} + write/keyed {"command": "b"} + read/pure {"command": "c"} => turn.completed tool.started(t1.1) tool.started(t1.4) tool.started(t1.5)
+        done t1.1 ok => tool.completed(t1.1) tool.started(t1.2)
+        done t1.2 ok => tool.completed(t1.2) tool.started(t1.3)
+        done t1.4 ok => tool.completed(t1.4)
+        done t1.5 ok => tool.completed(t1.5)
+        done t1.3 ok => tool.completed(t1.3) turn.started
+        call read/pure {"command": "a"} + read/pure {"command": "a"} + write/keyed {"command": "a"} => turn.completed tool.started(t2.1) tool.started(t2.2)
+        done t2.2 ok => tool.completed(t2.2)
+        done t2.1 ok => tool.completed(t2.1) tool.started(t2.3)
+    "#,
+    );
+}
+
+#[test]
+fn a_write_that_was_cut_off_is_made_again_before_the_next() {
+    check(
+        plain(),
+        r#"
+        claim        => run.claimed | running
+        see          => run.perceived turn.started
+        call write/keyed {"command": "a"} + write/keyed {"command": "a"} => turn.completed tool.started(t1.1)
+        crash        =>
+        claim        => run.claimed
+        go           => run.recovered tool.started(t1.1 again 2)
+        done t1.1 ok => tool.completed(t1.1) tool.started(t1.2)
+    "#,
+    );
+}
+
+#[test]
 fn eight_at_once() {
     check(
         plain(),
