@@ -25,6 +25,7 @@ STATE = {
     "revokes": True,  # whether tokens can be taken back
     "revocation_endpoint": None,
     "revoke_status": 200,
+    "known_waits": False,  # whether the gate is before its metadata as well
     "authorization_server": None,  # another than this one
     "access": None,  # the next access token, whatever that is
     "registers": True,
@@ -69,6 +70,9 @@ class Server(BaseHTTPRequestHandler):
             ARRIVED.wait()
         if at.path == "/mcp" and STATE["streams"]:
             self.stream()
+        if STATE["known_waits"] and at.path.startswith("/.well-known/") and not GATE.is_set():
+            ARRIVED.set()
+            GATE.wait()
         with LOCK:
             if STATE["well_known"] and at.path.startswith("/.well-known/"):
                 self.say(STATE["well_known"])

@@ -169,7 +169,7 @@ const TOLD: &[&str] = &[
 const ADDRESSES: &[&str] = &["url", "uri", "endpoint"];
 
 /// What stands in an address beside a password or a key.
-const OPENING: [char; 3] = ['@', '?', '#'];
+const OPENING: [char; 5] = ['@', '?', '#', ';', '='];
 
 /// Adds the texts in a secret that are secret by themselves; the whole may be
 /// written in many ways.
@@ -210,7 +210,7 @@ fn is_leaf(name: &str, text: &str) -> bool {
             let is_address = ends(ADDRESSES) || ["http", "https"].contains(&scheme);
             !(is_told || is_address && is_plain_address(bare))
         }
-        None => ends(TELLING) || !ends(TOLD) && !ends(ADDRESSES),
+        None => ends(TELLING) || !ends(TOLD) && (!ends(ADDRESSES) || text.contains(OPENING)),
     }
 }
 
@@ -287,6 +287,8 @@ mod tests {
           "redirect_uris": ["urn:ietf:wg:oauth:2.0:oob"],
           "database_url": "postgres://ada:pw@db.example.com/main",
           "replica_url": "postgres://db.example.com/replica",
+          "main_url": "ada:hunter2pw@tcp(db.example.com:3306)/main",
+          "jdbc_url": "jdbc:sqlserver://db.example.com;user=sa;password=pw",
           "public_name": "https://ada:pw@site.example.com/"
         }"#;
         let mask = Mask::new([("ACCOUNT", account)]);
@@ -314,13 +316,16 @@ mod tests {
                 "{{secret:ACCOUNT}} {{secret:ACCOUNT}} {{secret:ACCOUNT}} {{secret:ACCOUNT}}",
             ),
             ("5f0e6d9c-4711", "{{secret:ACCOUNT}}"),
-            (
-                "postgres://ada:pw@db.example.com/main",
-                "{{secret:ACCOUNT}}",
-            ),
             ("https://ada:pw@site.example.com/", "{{secret:ACCOUNT}}"),
         ] {
             assert_eq!(mask.hide(text.to_owned()), hidden);
+        }
+        for address in [
+            "postgres://ada:pw@db.example.com/main",
+            "ada:hunter2pw@tcp(db.example.com:3306)/main",
+            "jdbc:sqlserver://db.example.com;user=sa;password=pw",
+        ] {
+            assert_eq!(mask.hide(address.to_owned()), "{{secret:ACCOUNT}}");
         }
         for told in [
             "Authorization: Bearer, verify",

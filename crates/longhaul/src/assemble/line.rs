@@ -56,7 +56,7 @@ pub struct Report {
 pub struct Unheard {
     /// In a few words.
     pub why: String,
-    /// Somebody has to log in there; it does not pass by itself.
+    /// Somebody has to see to its login; it does not pass by itself.
     pub needs_login: bool,
 }
 

@@ -53,12 +53,10 @@ const RUNNERS: &[&str] = &[
     "tclsh",
     "julia",
     "osascript",
-    "npx",
-    "pnpx",
-    "bunx",
-    "uvx",
-    "pipx",
 ];
+
+/// Programs that load what they run by its name; their own options have no values.
+const FETCHERS: &[&str] = &["npx", "pnpx", "bunx", "uvx", "pipx"];
 
 /// Their options behind which a text is run, by the letters of short ones and by how
 /// long ones begin.
@@ -215,18 +213,31 @@ fn run(words: &[&String], filed: &Env) -> Vec<bool> {
     };
     let behind = filled.iter().skip(runner + 1);
     let options = behind.take_while(|word| word.starts_with('-')).count();
+    // The word behind an option may be its value, and the next one what is run.
+    let fetches = filled.get(runner).is_some_and(|word| has(word, is_fetcher));
+    let next = filled.get(runner + 2 + options);
+    let next = next.filter(|word| options > 0 && !fetches && !word.starts_with('-'));
+    let values = usize::from(next.is_some());
     let code = filled.iter().skip(runner);
     let code = code.take_while(|word| !has(word, is_code)).count();
     for (at, is_run) in is_run.iter_mut().enumerate() {
-        *is_run |= at <= runner + 1 + options || at >= runner + code;
+        *is_run |= at <= runner + 1 + options + values || at >= runner + code;
     }
     is_run
 }
 
 fn is_runner(word: &str) -> bool {
+    is_one_of(RUNNERS, word) || is_fetcher(word)
+}
+
+fn is_fetcher(word: &str) -> bool {
+    is_one_of(FETCHERS, word)
+}
+
+fn is_one_of(known: &[&str], word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or(word).to_lowercase();
     let version = |letter: char| letter.is_ascii_digit() || ".-".contains(letter);
-    RUNNERS.contains(&name.trim_end_matches(version))
+    known.contains(&name.trim_end_matches(version))
 }
 
 fn is_code(word: &str) -> bool {
@@ -281,6 +292,11 @@ mod tests {
             ("env X=1 dash -c ${A}", "env X=1 dash -c ${A}"),
             ("python3.12 -u ${A} --key ${B}", "python3.12 -u ${A}"),
             ("npx -y ${A} --key ${B}", "npx -y ${A}"),
+            (
+                "node --require ./a.js ${A} ${B}",
+                "node --require ./a.js ${A}",
+            ),
+            ("python -W ignore ${A} ${B}", "python -W ignore ${A}"),
             ("node --eval=${A}", "node --eval=${A}"),
             ("perl -e${A} ${B}", "perl -e${A} ${B}"),
             (

@@ -100,7 +100,7 @@ impl Asks {
     }
 
     /// Whether this address may be asked; the error says why not.
-    async fn may(&self, url: &Url) -> Result<(), &'static str> {
+    pub(super) async fn may(&self, url: &Url) -> Result<(), &'static str> {
         self.near.may(url)?;
         match self.sieve.has_proxy() {
             true => self.sieve.judge(url).await,
@@ -142,7 +142,7 @@ fn builder(near: Near, sieve: &Arc<Sieve>) -> ClientBuilder {
     }
 }
 
-const NO_URL: &str = "it names an address that is none";
+pub(super) const NO_URL: &str = "it names an address that is none";
 
 async fn read(mut response: Response) -> Result<Answer, String> {
     let status = response.status();

@@ -235,8 +235,10 @@ impl Book {
                 _ = fs::remove_file(&beside);
             }
             moved?;
-            // A machine that stops now must not come back with the older one.
-            File::open(&self.folder)?.sync_all()
+            // A machine that stops now should not come back with the older one. Where
+            // folders can't be synced it is kept all the same.
+            _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
+            Ok(())
         };
         wrote().map_err(io_at(&self.at))
     }

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
     OAuthClientConfig, OAuthHttpClient, StoredCredentials,
 };
 
-use crate::mcp::auth::asks::Asks;
+use crate::mcp::auth::asks::{self, Asks};
 use crate::mcp::auth::shelf::Shelf;
 
 /// Why nothing came of asking who gave a login.
@@ -55,6 +55,11 @@ impl Issuer {
             };
             return Err(Unfound::Elsewhere(why, is_silent));
         }
+        // An address that it has no business to name does not get better by waiting.
+        let tokens = found.metadata.token_endpoint.parse();
+        let tokens: Url = tokens.map_err(|_| Unfound::Elsewhere(asks::NO_URL, false))?;
+        let judged = asks.may(&tokens).await;
+        judged.map_err(|why| Unfound::Elsewhere(why, false))?;
         manager.set_metadata(found.metadata.clone());
         Ok(Self {
             asks,

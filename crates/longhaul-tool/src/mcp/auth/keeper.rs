@@ -218,6 +218,10 @@ impl Keeper {
     ) -> Result<StoredCredentials, Unfound> {
         let given = &record.credentials;
         let issuer = Issuer::of(&self.url, given).await?;
+        // What is asked now may be answered when nobody is there to keep it.
+        if self.login.renewals.is_ending() {
+            return Err(Unfound::Elsewhere("this process is ending", true));
+        }
         issuer.renew(given, secret).await
     }
 

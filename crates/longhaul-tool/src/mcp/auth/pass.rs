@@ -62,6 +62,8 @@ pub(super) struct Renewals(Arc<Mutex<Open>>);
 struct Open {
     waited: Option<(Waited, AbortHandle)>,
     tasks: JoinSet<()>,
+    /// Nobody will be there for what is begun now.
+    is_ending: bool,
 }
 
 impl Renewals {
@@ -95,10 +97,18 @@ impl Renewals {
         (waited, true)
     }
 
-    /// Waits until none is under way, but not for long.
+    /// Whether everything ends: no token is asked for any more.
+    pub(super) fn is_ending(&self) -> bool {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.is_ending
+    }
+
+    /// Waits until none is under way, but not for long. One that has not come to its
+    /// last question does not ask it.
     pub(super) async fn settle(&self) {
         let open = {
-            let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.is_ending = true;
             open.waited.clone()
         };
         if let Some((waited, task)) = open

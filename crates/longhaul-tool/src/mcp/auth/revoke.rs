@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use reqwest::{StatusCode, Url};
+use reqwest::Url;
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use crate::mcp::auth::asks::NO_URL;
 use crate::mcp::auth::book::{Facts, Record};
 use crate::mcp::auth::error::{secrets_of, told};
 use crate::mcp::auth::issuer::{Issuer, Unfound};
@@ -77,8 +78,7 @@ async fn taken(
         return Ok(Forgotten::NoWay);
     };
     let address = address.parse::<Url>();
-    let address =
-        address.map_err(|_| Unfound::Elsewhere("it names an address that is none", false))?;
+    let address = address.map_err(|_| Unfound::Elsewhere(NO_URL, false))?;
     let client = Client {
         id: &record.credentials.client_id,
         secret,
@@ -95,7 +95,7 @@ async fn taken(
         };
         let (form, basic) = client.asks(token, kind);
         let wrong = match issuer.asks.post(&address, form, basic).await {
-            Ok(StatusCode::OK) => continue,
+            Ok(status) if status.is_success() => continue,
             Ok(status) => {
                 let kind = kind.replace('_', " ");
                 format!("it answered with HTTP {} for its {kind}", status.as_u16())

@@ -244,6 +244,24 @@ async fn a_renewal_that_nobody_waits_for_is_kept_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_token_is_asked_for_that_nobody_would_keep() {
+    let server = Guarded::start();
+    let servers = server.worker();
+    server.get("/do?lasts=5").await;
+    server.log_in(&servers, "").await.unwrap();
+    server.get("/do?known_waits=true&gate=false").await;
+    tokio::select! {
+        _ = servers.tools("guarded", None, RUN) => panic!("it waits for the renewal"),
+        _ = soon(server.get("/arrived")) => {}
+    }
+    let opened = server.get("/do?gate=true");
+    soon(async { tokio::join!(servers.settle(), opened) }).await;
+    assert_eq!(server.seen().await["refreshes"], 0);
+    assert!(server.kept()[0].0.contains("refresh-s3cret-1"));
+    soon(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_wants_is_asked_as_a_stranger() {
     let server = Guarded::start();
     let servers = server.worker();

@@ -88,6 +88,9 @@ async fn what_can_not_be_taken_back_is_forgotten_all_the_same() {
         server.get(&format!("/do?{mended}")).await;
     }
     server.log_in(&servers, "").await.unwrap();
+    server.get("/do?revoke_status=202").await;
+    assert_eq!(gone(&servers, true).await, Forgotten::TakenBack);
+    server.log_in(&servers, "").await.unwrap();
     server.get("/do?revokes=false").await;
     assert_eq!(gone(&servers, true).await, Forgotten::NoWay);
     assert!(server.kept().is_empty());
