@@ -1,8 +1,11 @@
-//! What a run remembers of its thread: the newest messages that fit, oldest first.
+//! What a run remembers of its thread: the newest messages that fit, oldest first,
+//! and of a long one its beginning and its end.
 //!
 //! Never: changes a thread. The trim is a view of it.
 
-use longhaul_core::message::{Block, Message, Part};
+use std::sync::Arc;
+
+use longhaul_core::message::{Block, Message, Part, Reply, Words};
 
 /// So many messages of a thread are looked at.
 pub(crate) const MESSAGES_MAX: usize = 50;
@@ -16,23 +19,140 @@ const LETTERS_PER_TOKEN: u64 = 4;
 /// What a picture stands for, in characters: about 1,500 tokens.
 const PICTURE_LETTERS: u64 = 6_000;
 
-/// The newest of these messages that fit into so many tokens, oldest first. They
-/// begin with what a person said: no provider lets the model speak first.
+/// One message takes half of the room at most where others need the rest: a long
+/// answer leaves room for its question, however long that is.
+const PARTS_MIN: u64 = 2;
+
+/// The mark in a text that was shortened has so many characters at most.
+const MARK_LETTERS: u64 = 100;
+
+/// To less than this a text is not shortened: little but the mark would be left.
+const SHORTENED_LETTERS_MIN: u64 = 2 * MARK_LETTERS;
+
+/// The newest of these messages that fit into so many tokens, oldest first, and none
+/// between them left out. They begin with what a person said: no provider lets the
+/// model speak first. A message that is longer than its share is shortened as far as
+/// the others need it, the newest the least, so that it never shuts them out.
 pub(crate) fn recollect(mut messages: Vec<Message>, tokens: u64) -> Vec<Message> {
     let room = tokens.saturating_mul(LETTERS_PER_TOKEN);
+    messages.drain(..messages.len().saturating_sub(MESSAGES_MAX));
+    let sizes: Vec<Size> = messages.iter().map(Size::of).collect();
+    // Smaller shares are for many long answers to one question. With no share, a long
+    // message is there whole or not at all.
+    let parts = PARTS_MIN..=room / SHORTENED_LETTERS_MIN;
+    let mut shares = parts.map(|parts| room / parts).chain([u64::MAX]);
+    let begun = shares.find_map(|share| {
+        let from = first_that_fits(&sizes, room, share);
+        let mut fit = messages[from..].iter();
+        let said = fit.position(|message| matches!(message, Message::User(_)))?;
+        Some((from + said, share))
+    });
+    let Some((from, share)) = begun else {
+        return Vec::new();
+    };
+    messages.drain(..from);
+    let sizes = &sizes[from..];
+    let taken: u64 = sizes.iter().map(|size| size.least(share)).sum();
+    let mut spare = room.saturating_sub(taken);
+    // What nobody else needs is for the long ones, and the newest matters most.
+    for (message, size) in messages.iter_mut().zip(sizes).rev() {
+        let least = size.least(share);
+        let more = spare.min(size.letters - least);
+        spare -= more;
+        if least + more < size.letters {
+            *message = shortened(message, least + more);
+        }
+    }
+    messages
+}
+
+/// How long a message is.
+struct Size {
+    letters: u64,
+    can_shrink: bool,
+}
+
+impl Size {
+    fn of(message: &Message) -> Self {
+        Self {
+            letters: length(message),
+            can_shrink: text(message).is_some(),
+        }
+    }
+
+    /// How many characters it takes at least: all it has, or its share.
+    fn least(&self, share: u64) -> u64 {
+        match self.can_shrink {
+            true => self.letters.min(share),
+            false => self.letters,
+        }
+    }
+}
+
+/// Where the newest messages begin that fit if each has its share at most.
+fn first_that_fits(sizes: &[Size], room: u64, share: u64) -> usize {
     let mut letters: u64 = 0;
-    let newest = messages.iter().rev().take(MESSAGES_MAX);
-    let fits = newest.take_while(|message| {
-        letters = letters.saturating_add(length(message));
+    let fits = sizes.iter().rev().take_while(|size| {
+        letters = letters.saturating_add(size.least(share));
         letters <= room
     });
-    let from = messages.len() - fits.count();
-    messages.drain(..from);
-    let begins = messages
-        .iter()
-        .position(|message| matches!(message, Message::User(_)));
-    messages.drain(..begins.unwrap_or(messages.len()));
-    messages
+    sizes.len() - fits.count()
+}
+
+/// The text of a message that is nothing else, as those of threads are. Others are
+/// shown whole or not at all: a part of a call or of a picture is nothing.
+fn text(message: &Message) -> Option<&str> {
+    match message {
+        Message::User(parts) => match &parts[..] {
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        },
+        Message::Assistant(reply) => match &reply.blocks[..] {
+            [Block::Text(words)] => Some(&words.text),
+            _ => None,
+        },
+        Message::Results(_) => None,
+    }
+}
+
+/// A message whose text has so many characters at most.
+fn shortened(message: &Message, letters: u64) -> Message {
+    let Some(text) = text(message) else {
+        return message.clone();
+    };
+    let text = middle_cut(text, letters);
+    match message {
+        Message::User(_) | Message::Results(_) => Message::user(text),
+        Message::Assistant(reply) => {
+            // What a provider says of its text is not true of a part of it.
+            let words = Words {
+                text: text.into(),
+                extra: None,
+            };
+            Message::Assistant(Arc::new(Reply {
+                dialect: reply.dialect.clone(),
+                blocks: vec![Block::Text(words)],
+            }))
+        }
+    }
+}
+
+/// The beginning and the end of a text, and between them how much is left out.
+fn middle_cut(text: &str, letters: u64) -> String {
+    let whole = text.chars().count();
+    let kept = usize::try_from(letters.saturating_sub(MARK_LETTERS)).unwrap_or(usize::MAX);
+    let tail = kept / 4;
+    let head = kept - tail;
+    let at = |letter: usize| {
+        let mut places = text.char_indices();
+        places.nth(letter).map_or(text.len(), |(place, _)| place)
+    };
+    format!(
+        "{}\n\n[longhaul] {} of {whole} characters are left out here.\n\n{}",
+        &text[..at(head)],
+        whole.saturating_sub(kept),
+        &text[at(whole.saturating_sub(tail))..]
+    )
 }
 
 /// How many characters a message has.
@@ -69,10 +189,6 @@ fn letters(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use longhaul_core::message::{Reply, Words};
-
     use super::*;
 
     fn model(text: &str) -> Message {
@@ -120,6 +236,99 @@ mod tests {
         check("m4 m4", 100, "");
         check("u41 m4", 10, "");
         check("u4", 0, "");
+    }
+
+    /// Messages in short, as they came back: `*` marks those that were shortened.
+    fn told(messages: &[Message]) -> String {
+        let told = messages.iter().map(|message| {
+            let who = match message {
+                Message::User(_) => "u",
+                Message::Assistant(_) | Message::Results(_) => "m",
+            };
+            let text = text(message).unwrap();
+            let mark = text.split_once(" characters are left out here.");
+            match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
+                Some((_, whole)) => format!("{who}{whole}*"),
+                None => format!("{who}{}", letters(text)),
+            }
+        });
+        told.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_long_message_is_shortened_and_shuts_nobody_out() {
+        let check = |said: &str, tokens: u64, kept: &str| {
+            for letter in ['a', 'é', '東', '🦀'] {
+                let some = recollect(thread(said, letter), tokens);
+                assert_eq!(told(&some), kept, "{said} in {tokens} of {letter}");
+                let room = tokens * LETTERS_PER_TOKEN;
+                let taken: u64 = some.iter().map(length).sum();
+                assert!(taken <= room, "{taken}: {said} in {tokens}");
+                // Nothing is shortened while there is room for it.
+                let cut = kept.matches('*').count() as u64;
+                let full = cut == 0 || taken + cut * MARK_LETTERS >= room;
+                assert!(full, "{taken}: {said} in {tokens}");
+            }
+        };
+        check("u40 m9000", 2_000, "u40 m9000*");
+        check("u40 m7999", 2_000, "u40 m7999*");
+        check("u40 m7960", 2_000, "u40 m7960");
+        check("u9000 m40", 2_000, "u9000* m40");
+        check(
+            "u40 m40 u9000 m40 u40 m40",
+            2_000,
+            "u40 m40 u9000* m40 u40 m40",
+        );
+        check(
+            "u40 m40 u40 m1000000 u40 m40",
+            2_000,
+            "u40 m40 u40 m1000000* u40 m40",
+        );
+        // Half of the room each, and the older ones have to go.
+        check("u9000 m9000 u9000 m9000", 2_000, "u9000* m9000*");
+        check("u40 m40 u9000 m9000", 2_000, "u9000* m9000*");
+        // What fits beside the others stays whole, the newest first.
+        check("u3000 m5000", 2_000, "u3000 m5000");
+        check("u4500 m5000", 2_000, "u4500* m5000*");
+        check("u2000 m4500 u100 m4500", 2_000, "u100 m4500");
+        check("u100 m4500 u100 m3000", 2_000, "u100 m4500 u100 m3000");
+        check("u100 m5000 u100 m2999", 2_000, "u100 m5000* u100 m2999");
+        // Many answers to one question.
+        check("u40 m9000 m9000 m9000", 2_000, "u40 m9000* m9000* m9000*");
+        // A small room holds what a mark leaves of it, a smaller one no mark.
+        check("u40 m9000", 100, "u40 m9000*");
+        check("u400 m9000", 100, "u400* m9000*");
+        check("u40 m9000", 99, "");
+        check("u40 m9000", 0, "");
+    }
+
+    #[test]
+    fn a_text_is_shortened_in_its_middle_between_characters() {
+        let text: String = ('a'..='z').cycle().take(500).collect();
+        for text in [text.clone(), text.replace('e', "東").replace('b', "🦀")] {
+            let cut = middle_cut(&text, 200);
+            let (head, rest) = cut.split_once("\n\n").unwrap();
+            let (mark, tail) = rest.split_once("\n\n").unwrap();
+            assert_eq!(mark, "[longhaul] 400 of 500 characters are left out here.");
+            assert_eq!((letters(head), letters(tail)), (75, 25));
+            assert!(text.starts_with(head) && text.ends_with(tail), "{cut}");
+        }
+        // However much is left out, the mark has its room.
+        let mark = middle_cut("", 0).replace(['0'], &u64::MAX.to_string());
+        assert!(letters(&mark) <= MARK_LETTERS, "{mark}");
+    }
+
+    #[test]
+    fn what_is_no_text_is_whole_or_not_there() {
+        let call = Block::Other(longhaul_core::raw::RawJson::of(&"x".repeat(9_000)));
+        let odd = Message::Assistant(Arc::new(Reply {
+            dialect: "scripted".into(),
+            blocks: vec![call],
+        }));
+        let mut messages = thread("u40 m40", 'x');
+        messages.push(odd);
+        messages.extend(thread("u40 m9000", 'x'));
+        assert_eq!(told(&recollect(messages, 2_000)), "u40 m9000*");
     }
 
     #[test]

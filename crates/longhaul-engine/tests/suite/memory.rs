@@ -14,6 +14,7 @@ use longhaul_core::id::{ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Noted};
 use longhaul_core::policy::effect::EffectClass::Pure;
+use longhaul_core::raw::Body;
 use longhaul_engine::Task;
 use longhaul_engine::handle::Said;
 use serde_json::json;
@@ -52,6 +53,44 @@ async fn a_thread_is_what_completed_runs_and_programs_said() {
     let long = vec![Said::User("x".repeat(1_048_577))];
     let refused = longhaul.add_to_thread(&letters(), long).await.unwrap_err();
     assert_eq!(refused.code(), "too_long");
+}
+
+#[tokio::test]
+async fn a_long_answer_is_remembered_with_what_was_said_before_it() {
+    let report: &'static str = format!("The report. {}The end.", "word ".repeat(2_000)).leak();
+    let house = plan([Line::Text(report), Line::Text("Shorter.")])
+        .agent(|agent| {
+            agent.prompt =
+                "{% for one in memory %}<{{ one.role }}: {{ one.text[:11] }}>{% endfor %}".into();
+        })
+        .at_work();
+    for said in ["Write the report.", "Now shorten it."] {
+        let mut task = Task::new("tester", said);
+        task.thread = Some(letters());
+        let run = house.longhaul.submit(task).await.unwrap();
+        house.ended(run).await;
+    }
+    let asked = house.actor.asked();
+    let messages = &asked[1].messages;
+    assert_eq!(messages.len(), 3);
+    assert_eq!(*messages[0], Message::user("Write the report."));
+    let Message::Assistant(reply) = &*messages[1] else {
+        panic!("{messages:?}");
+    };
+    let told = reply.text();
+    assert!(told.starts_with("The report. ") && told.ends_with("The end."));
+    let of = format!(" of {} characters are left out here.", report.len());
+    assert!(told.contains(&of) && told.len() < 8_000, "{told}");
+    let Body::Inline(system) = &asked[1].system else {
+        panic!("a model knows no blobs");
+    };
+    assert!(
+        system.starts_with("<user: Write the r><assistant: The report.>"),
+        "{system}"
+    );
+    // The thread itself has it whole.
+    let thread = house.longhaul.thread(&letters(), 50).await.unwrap();
+    assert!(matches!(&thread[1], Message::Assistant(reply) if reply.text() == report));
 }
 
 #[tokio::test]
