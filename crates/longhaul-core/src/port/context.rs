@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AgentName, RunId};
+use crate::id::{AgentName, ResourceKey, RunId, ThreadKey};
 use crate::raw::RawJson;
 
 /// Somebody who knows the world around an agent.
@@ -26,6 +26,14 @@ pub struct Glance {
     pub event: Option<String>,
     /// The run's input.
     pub input: RawJson,
+    /// On whose behalf, as the caller said it.
+    pub actor: Option<RawJson>,
+    /// Whom the run is about.
+    pub resource: Option<ResourceKey>,
+    /// The conversation it belongs to.
+    pub thread: Option<ThreadKey>,
+    /// The turn that comes next, from 1.
+    pub turn: u32,
 }
 
 /// What was seen.

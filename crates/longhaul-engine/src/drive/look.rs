@@ -92,12 +92,17 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
     let Some(eye) = capsule.eye().cloned() else {
         return Ok(Glanced::Nobody);
     };
-    let (agent, task) = (Arc::clone(&capsule.agent), desk.ledger.run().task());
+    let run = desk.ledger.run();
+    let (agent, task) = (Arc::clone(&capsule.agent), run.task());
     let glance = Glance {
-        run: desk.ledger.run().id(),
+        run: run.id(),
         agent: task.agent.clone(),
         event: events::kind(&agent, task).map(str::to_owned),
         input: task.input.clone(),
+        actor: task.actor.clone(),
+        resource: task.resource.clone(),
+        thread: task.thread.clone(),
+        turn: run.control().turn(),
     };
     if !desk.lease.may_begin().await {
         return Ok(Glanced::Else(None));

@@ -214,6 +214,41 @@ async fn before_each_turn_the_model_is_told_what_is_new() {
 }
 
 #[tokio::test]
+async fn who_looks_is_told_for_whom_and_before_which_turn() {
+    let witness = Witness::worlds([json!("dawn")]);
+    let deeds = Deeds::default();
+    let look = || Line::call("look", json!({}));
+    let mut house = plan([look(), look()])
+        .hands([Hand::new("look", Pure, &deeds)])
+        .looking(&witness, Every::Turn)
+        .open();
+    house.hire(|_| {});
+    let mut task = Task::new("tester", "Do it.");
+    task.actor = Some(RawJson::of(&json!({ "name": "Ada" })));
+    task.thread = Some(ThreadKey::new("deck").unwrap());
+    task.resource = Some(ResourceKey::new("ada").unwrap());
+    let run = house.longhaul.submit(task.clone()).await.unwrap();
+    house.ended(run).await;
+    let glances = witness.glances();
+    let turns: Vec<u32> = glances.iter().map(|glance| glance.turn).collect();
+    assert_eq!(turns, [1, 2, 3]);
+    for glance in &glances {
+        assert_eq!((glance.run, &glance.input), (run, &task.input));
+        assert_eq!(glance.actor, task.actor);
+        assert_eq!(glance.thread, task.thread);
+        assert_eq!(glance.resource, task.resource);
+    }
+    let run = house.submit().await;
+    house.ended(run).await;
+    let glance = witness.glances().swap_remove(glances.len());
+    assert_eq!((glance.run, glance.turn), (run, 1));
+    assert_eq!(
+        (glance.actor, glance.thread, glance.resource),
+        (None, None, None)
+    );
+}
+
+#[tokio::test]
 async fn a_look_that_fails_is_tried_again_and_then_the_run_waits() {
     let sights = [
         Sight::Fails("no light"),

@@ -195,6 +195,11 @@ impl Control {
         self.turns
     }
 
+    /// The turn that is under way or comes next, from 1, as the journal counts them.
+    pub const fn turn(&self) -> u32 {
+        self.turn + 1
+    }
+
     /// Which attempt, from 1.
     pub const fn attempt(&self) -> u32 {
         self.attempt

@@ -151,6 +151,10 @@ async fn a_program_looks_at_the_world_once_it_is_trusted() {
         agent: AgentName::new("a").unwrap(),
         event: None,
         input: RawJson::null(),
+        actor: None,
+        resource: None,
+        thread: None,
+        turn: 1,
     };
     let seen = eyes.find(&eye).unwrap().look(&glance).await.unwrap();
     assert!(seen.world.as_str().contains("rain"), "{seen:?}");
@@ -312,6 +316,10 @@ async fn a_door_is_open_where_the_user_or_a_trusted_project_opens_it() {
         agent: AgentName::new("a").unwrap(),
         event: None,
         input: RawJson::null(),
+        actor: None,
+        resource: None,
+        thread: None,
+        turn: 1,
     };
     for (project_file, user_file, trusts, opens) in [
         (line.as_str(), "", false, false),
