@@ -25,16 +25,41 @@ pub(crate) fn missing(source: &str, values: &Value, line: Option<usize>) -> Stri
         .template_from_str(source)
         .map(|template| template.undeclared_variables(false))
         .unwrap_or_default();
-    let of_values = paths.iter().filter_map(|path| {
-        let root = path.split('.').next()?;
-        (values.get(root).is_some() || undeclared.contains(root)).then(|| gap(values, path))?
+    let is_known = |path: &str| {
+        let root = path.split(['.', '[']).next().unwrap_or(path);
+        values.get(root).is_some() || undeclared.contains(root)
+    };
+    let known = paths.iter().filter(|path| is_known(path));
+    let mut gaps = known.filter_map(|path| gap(values, path.split('[').next()?));
+    let what = gaps.next().unwrap_or_else(|| {
+        // What a loop or a `set` named can't be looked up, nor what stands in brackets.
+        let unknown = |path: &&String| path.contains('[') || !is_known(path);
+        let some = paths.iter().filter(unknown);
+        one_of(some.filter(|path| path.contains(['.', '['])))
     });
-    let own = paths.iter().find(|path| path.contains('.'));
-    let what = of_values.into_iter().next();
-    // What a loop or a `set` named can't be looked up.
-    let what = what.or_else(|| own.map(|path| format!("`{path}` is missing")));
-    let what = what.unwrap_or_else(|| "a value is missing".to_owned());
     format!("line {line}: {what}")
+}
+
+/// Each of these may be what was missed.
+fn one_of<'a>(paths: impl Iterator<Item = &'a String>) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    for path in paths {
+        let path: String = path.chars().take(LETTERS_MAX).collect();
+        let path = format!("`{path}`");
+        if !shown.contains(&path) {
+            shown.push(path);
+        }
+    }
+    match &shown[..] {
+        [] => "a value is missing".to_owned(),
+        [one] => format!("{one} is missing"),
+        [..] if shown.len() > NAMES_MAX => {
+            let more = shown.len() - NAMES_MAX;
+            let shown = shown[..NAMES_MAX].join(", ");
+            format!("one of {shown} and {more} more is missing")
+        }
+        [..] => format!("one of {} is missing", shown.join(", ")),
+    }
 }
 
 /// The insides of all tags that stand in this line, or at least end or begin there.
@@ -60,34 +85,63 @@ fn tags(source: &str, line: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The names in a tag with what follows each after dots: neither texts, nor
-/// filters, nor what is called.
+/// The names in a tag with what follows each after dots or in a bracket: neither
+/// texts, nor filters, nor what is called or may be missing.
 fn paths(tag: &str) -> Vec<String> {
     let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut paths = Vec::new();
     let mut rest = tag;
-    let mut after_bar = false;
+    // Behind a bar is a filter, and behind a dot more of what is there already.
+    let mut goes_on = false;
     while let Some(letter) = rest.chars().next() {
         if letter == '"' || letter == '\'' {
             let text = &rest[1..];
             rest = text.find(letter).map_or("", |end| &text[end + 1..]);
-            after_bar = false;
+            goes_on = false;
         } else if is_name(letter) {
             let end = rest.find(|letter| !is_name(letter) && letter != '.');
             let (path, after) = rest.split_at(end.unwrap_or(rest.len()));
             let called = after.trim_start().starts_with('(');
-            let is_word = WORDS.contains(&path) || letter.is_numeric();
-            if !after_bar && !called && !is_word {
-                paths.push(path.trim_end_matches('.').to_owned());
+            let root = path.split('.').next().unwrap_or(path);
+            let is_word = WORDS.contains(&root) || letter.is_numeric();
+            if !goes_on && !called && !is_word && !may_be_missing(after) {
+                let path = path.trim_end_matches('.');
+                paths.push(format!("{path}{}", bracket(after)));
             }
-            after_bar = false;
+            goes_on = false;
             rest = after;
         } else {
-            after_bar = letter == '|' || (after_bar && letter.is_whitespace());
+            goes_on = matches!(letter, '|' | '.') || (goes_on && letter.is_whitespace());
             rest = &rest[letter.len_utf8()..];
         }
     }
     paths
+}
+
+/// What stands in a bracket right behind a name, with the bracket.
+fn bracket(after: &str) -> &str {
+    let inside = after.strip_prefix('[').and_then(|inside| inside.find(']'));
+    inside.map_or("", |end| &after[..end + 2])
+}
+
+/// Whether what stands before this is asked after, or has something in its place.
+fn may_be_missing(after: &str) -> bool {
+    let word = |text: &str| -> String {
+        let letters = text.trim_start().chars();
+        letters
+            .take_while(|letter| letter.is_alphabetic())
+            .collect()
+    };
+    let after = after.trim_start();
+    if let Some(filter) = after.strip_prefix('|') {
+        return ["default", "d"].contains(&word(filter).as_str());
+    }
+    let Some(asked) = after.strip_prefix("is ") else {
+        return false;
+    };
+    let asked = asked.trim_start();
+    let asked = asked.strip_prefix("not ").unwrap_or(asked);
+    ["defined", "undefined"].contains(&word(asked).as_str())
 }
 
 /// The first step of a path that leads nowhere, in words; none: there is a value.
@@ -200,6 +254,43 @@ mod tests {
             "line 2: `input.no` is missing; `input` has `branches`, `repo`, `title`",
         );
         check("{{ range(3) }}", 1, "line 1: a value is missing");
+    }
+
+    #[test]
+    fn what_can_not_be_looked_up_is_one_of_those_in_the_line() {
+        let check = |line: &str, said: &str| {
+            let source = format!("{{% for m in memory %}}\n{line}\n{{% endfor %}}");
+            check(&source, 2, &format!("line 2: {said}"));
+        };
+        check(
+            "{{ m.role }}: {{ m.content }}",
+            "one of `m.role`, `m.content` is missing",
+        );
+        check("{{ m.role }} and {{ m.role }}", "`m.role` is missing");
+        check(
+            "{{ m['role'] }} {{ m.text[0].by.whom }} {{ input['x'] }}",
+            "one of `m['role']`, `m.text[0]`, `input['x']` is missing",
+        );
+        // These are there, or need not be.
+        check(
+            "{{ loop.index }} {{ input.repo }} {{ m.content }}",
+            "`m.content` is missing",
+        );
+        check(
+            "{{ input.no | default('x') }} {{ m.no|d }} {{ m.is }}: {{ m.text|upper }}",
+            "one of `m.is`, `m.text` is missing",
+        );
+        check(
+            "{% if m.no is not defined or input.no is defined %}{{ m.text }}{% endif %}",
+            "`m.text` is missing",
+        );
+        check(
+            "{{ m.a }}{{ input.no }}",
+            "`input.no` is missing; `input` has `branches`, `repo`, `title`",
+        );
+        let many: String = (0..10).map(|n| format!("{{{{ m.n{n} }}}}")).collect();
+        let eight = "`m.n0`, `m.n1`, `m.n2`, `m.n3`, `m.n4`, `m.n5`, `m.n6`, `m.n7`";
+        check(&many, &format!("one of {eight} and 2 more is missing"));
     }
 
     #[test]
