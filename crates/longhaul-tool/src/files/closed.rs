@@ -54,6 +54,7 @@ const LEAVE: &[&[&str]] = &[
     &["agents.md"],
     &[".claude", "agents"],
     &[".claude", "skills"],
+    &[".claude", "hooks"],
 ];
 
 /// Why this path is closed, if it is.
@@ -81,9 +82,18 @@ pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
 
 fn gives_leave(parts: &[String]) -> bool {
     let names: Vec<String> = parts.iter().map(|part| plain(part)).collect();
-    LEAVE.iter().any(|place| {
+    let is_listed = LEAVE.iter().any(|place| {
         place.len() <= names.len() && place.iter().zip(&names).all(|(place, name)| place == name)
-    })
+    });
+    is_listed || sets_claude(&names)
+}
+
+/// Settings of Claude's, by whatever name: they start programs at every step of it.
+fn sets_claude(names: &[String]) -> bool {
+    let [folder, file, ..] = names else {
+        return false;
+    };
+    folder == ".claude" && file.starts_with("settings") && file.ends_with(".json")
 }
 
 fn name_closed(name: &str) -> Option<&'static str> {
@@ -151,6 +161,9 @@ mod tests {
             "sub/longhaul.toml",
             "docs/AGENTS.md",
             ".claude/commands/a.md",
+            ".claude/settings.md",
+            "docs/settings.json",
+            "sub/.claude/settings.json",
         ] {
             check(open, true, true);
         }
@@ -167,6 +180,9 @@ mod tests {
             "chains/a.toml",
             ".claude/agents/a.md",
             ".claude/skills/a/SKILL.md",
+            ".claude/settings.json",
+            ".Claude/Settings.local.JSON",
+            ".claude/hooks/before.sh",
             "skills/a/SKILL.md",
             "AGENTS.md",
         ] {

@@ -173,7 +173,8 @@ fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
         }
     }
     if cut {
-        page.push_str(&format!("[Line {last} is longer and was cut.]\n"));
+        page.push_str(&format!("[Line {last} is longer and was cut. search_files finds what is behind the cut, and shows \
+             what is around it.]\n"));
     }
     let of = count(lines);
     page.push_str(&if last < lines {
@@ -246,7 +247,7 @@ mod tests {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
         let first = page(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
-        assert!(first.ends_with("cut.]\n[Lines 1 to 1 of 2. Read on with offset 2.]"));
+        assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Read on with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
         let shown = page(&many, 1, usize::MAX).unwrap();
         assert!(shown.len() < SHOWN_BYTES_MAX + 200);

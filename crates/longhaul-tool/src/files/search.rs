@@ -32,13 +32,17 @@ const SHOWN_MAX: usize = 200;
 const PATTERN_BYTES_MAX: usize = 1_000;
 /// The largest automaton, in bytes: with the bound on lines it bounds the time.
 const SIZE_MAX: usize = 512 * 1024;
-/// How much of a line is searched, in bytes.
-const LINE_BYTES_MAX: usize = 16 * 1024;
+/// The largest one that goes through a line of any length.
+const LEAN_SIZE_MAX: usize = 128 * 1024;
+/// How much of a line a larger one goes through, in bytes.
+const LINE_BYTES_MAX: usize = 64 * 1024;
 /// After so many bytes the time is looked at.
 const CHECK_BYTES: usize = 64 * 1024;
 /// How much of a line is shown, in characters, and how much before the find.
 const LINE_SHOWN_MAX: usize = 240;
 const LEAD_SHOWN_MAX: usize = 80;
+/// What is said of a line that is shown in part and has more behind that.
+const AGAIN: &str = " [found again behind this, in the same line]";
 
 /// Searches files.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl SearchFiles {
             },
         });
         let description = "Searches the text files of the workspace and shows the lines found as \
-            `path:line: text`, 200 at most.";
+            `path:line: text`, 200 at most; of a long line it shows what is around the first find.";
         Ok(Self {
             card: card("search_files", description, properties, &["pattern"])?,
             space,
@@ -112,7 +116,7 @@ fn search(
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (regex, plain) = pattern(&input.pattern).map_err(refuse)?;
+    let (needle, plain) = pattern(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
     let parts = space.parts(start, Wish::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
@@ -120,10 +124,11 @@ fn search(
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
     let mut hunt = Hunt {
-        regex,
+        needle,
         lines: Vec::new(),
         searched: 0,
         passed_over: 0,
+        cut: 0,
         more: false,
         late: false,
     };
@@ -148,7 +153,7 @@ fn search(
 }
 
 /// The pattern, and a word about it where it is none and was taken for plain text.
-fn pattern(text: &str) -> Result<(Regex, Option<String>), String> {
+fn pattern(text: &str) -> Result<(Needle, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
@@ -157,33 +162,71 @@ fn pattern(text: &str) -> Result<(Regex, Option<String>), String> {
             "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
         ));
     }
-    let build = |text: &str| {
-        let mut builder = RegexBuilder::new(text);
-        builder
-            .size_limit(SIZE_MAX)
-            .dfa_size_limit(4 * SIZE_MAX)
-            .build()
-    };
-    match build(text) {
-        Ok(regex) => Ok((regex, None)),
+    match Needle::new(text) {
+        Ok(needle) => Ok((needle, None)),
         Err(regex::Error::CompiledTooBig(_)) => {
             Err("the pattern is too large; use smaller counts in `{}`".into())
         }
         Err(_) => {
             let note = "The pattern is no regular expression and was searched as plain text.";
-            let regex = build(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
-            Ok((regex, Some(note.into())))
+            let needle =
+                Needle::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
+            Ok((needle, Some(note.into())))
         }
+    }
+}
+
+/// What is searched for.
+#[derive(Debug)]
+struct Needle {
+    regex: Regex,
+    /// Small enough for a line of any length.
+    lean: bool,
+}
+
+impl Needle {
+    fn new(text: &str) -> Result<Self, regex::Error> {
+        let build = |size: usize| {
+            let mut builder = RegexBuilder::new(text);
+            let limits = builder.size_limit(size).dfa_size_limit(4 * SIZE_MAX);
+            limits.build()
+        };
+        match build(LEAN_SIZE_MAX) {
+            Err(regex::Error::CompiledTooBig(_)) => Ok(Self {
+                regex: build(SIZE_MAX)?,
+                lean: false,
+            }),
+            built => built.map(|regex| Self { regex, lean: true }),
+        }
+    }
+
+    /// How much of this line is searched, in bytes.
+    fn reach(&self, line: &str) -> usize {
+        match self.lean {
+            true => line.len(),
+            false => line.floor_char_boundary(LINE_BYTES_MAX),
+        }
+    }
+
+    /// Where it is found first, from this byte of the line on.
+    fn find(&self, line: &str, from: usize) -> Option<usize> {
+        let reach = self.reach(line);
+        let found = self.regex.find_at(&line[..reach], from.min(reach))?;
+        // An end at the cut may be no end: `$` would fit there.
+        let is_sure = found.end() < reach || reach == line.len();
+        is_sure.then_some(found.start())
     }
 }
 
 /// What is searched for, and what was found.
 #[derive(Debug)]
 struct Hunt {
-    regex: Regex,
+    needle: Needle,
     lines: Vec<String>,
     searched: usize,
     passed_over: usize,
+    /// Lines that were searched only in part.
+    cut: usize,
     more: bool,
     late: bool,
 }
@@ -213,7 +256,6 @@ impl Hunt {
         self.searched += 1;
         let mut unchecked = 0;
         for (index, line) in held.lines().enumerate() {
-            let line = &line[..line.floor_char_boundary(LINE_BYTES_MAX)];
             // The walk itself looks at the time only between files.
             unchecked += line.len() + 1;
             if unchecked > CHECK_BYTES {
@@ -223,15 +265,19 @@ impl Hunt {
             if self.late {
                 return Go::Stop;
             }
-            let Some(found) = self.regex.find(line) else {
+            let Some(found) = self.needle.find(line, 0) else {
+                self.cut += usize::from(self.needle.reach(line) < line.len());
                 continue;
             };
             if self.lines.len() == SHOWN_MAX {
                 self.more = true;
                 return Go::Stop;
             }
-            let shown = around(line, found.start());
-            self.lines.push(format!("{path}:{}: {shown}", index + 1));
+            let (shown, end) = around(line, found);
+            let again = end < line.len() && self.needle.find(line, end).is_some();
+            let again = if again { AGAIN } else { "" };
+            self.lines
+                .push(format!("{path}:{}: {shown}{again}", index + 1));
         }
         Go::On
     }
@@ -256,36 +302,41 @@ impl Hunt {
                 "[Not searched, as they are no text or too long: {count}.]"
             ));
         }
+        if self.cut > 0 {
+            let count = self.cut;
+            lines.push(format!(
+                "[Searched only up to byte {LINE_BYTES_MAX}, as the pattern is large: {count} long \
+                 lines. A smaller pattern is searched in all of a line.]"
+            ));
+        }
         lines.extend(notes.iter().map(|note| format!("[{note}]")));
         lines.join("\n")
     }
 }
 
-/// The part of the line around this byte.
-fn around(line: &str, at: usize) -> String {
+/// The part of the line around this byte, and where that part ends.
+fn around(line: &str, at: usize) -> (String, usize) {
     let lead = line[..at].chars().rev().take(LEAD_SHOWN_MAX);
     let start = at - lead.map(char::len_utf8).sum::<usize>();
-    let start = if line.chars().count() <= LINE_SHOWN_MAX {
-        0
-    } else {
-        start
-    };
-    let mut letters = line[start..].chars();
-    let shown: String = letters.by_ref().take(LINE_SHOWN_MAX).collect();
+    let is_short = line.chars().nth(LINE_SHOWN_MAX).is_none();
+    let start = if is_short { 0 } else { start };
+    let letters = line[start..].chars().take(LINE_SHOWN_MAX);
+    let end = start + letters.map(char::len_utf8).sum::<usize>();
+    let shown = &line[start..end];
     let before = if start > 0 { "..." } else { "" };
-    let after = if letters.next().is_some() { "..." } else { "" };
-    format!("{before}{shown}{after}")
+    let after = if end < line.len() { "..." } else { "" };
+    (format!("{before}{shown}{after}"), end)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{around, pattern};
+    use super::{LINE_BYTES_MAX, around, pattern};
 
     #[test]
     fn patterns() {
         let check = |text: &str, line: &str, expected: &str| {
             let said = match pattern(text) {
-                Ok((regex, note)) => format!("{} {note:?}", regex.is_match(line)),
+                Ok((needle, note)) => format!("{} {note:?}", needle.find(line, 0).is_some()),
                 Err(why) => why,
             };
             assert!(said.contains(expected), "{text:?}: {said}");
@@ -302,10 +353,28 @@ mod tests {
 
     #[test]
     fn long_lines_are_shown_around_the_find() {
-        assert_eq!(around("short", 3), "short");
+        assert_eq!(around("short", 3), ("short".into(), 5));
         let long = format!("{}needle{}", "ü".repeat(300), "é".repeat(300));
-        let shown = around(&long, 600);
+        let (shown, end) = around(&long, 600);
+        assert_eq!(&long[end..], "é".repeat(300 - 154));
         assert!(shown.starts_with("...ü") && shown.ends_with("é..."));
         assert!(shown.contains("needle") && shown.chars().count() == 246);
+    }
+
+    #[test]
+    fn a_large_pattern_ends_at_no_cut() {
+        let far = "b".repeat(LINE_BYTES_MAX) + "needle";
+        let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
+            let (needle, _) = pattern(text).unwrap();
+            assert_eq!(needle.lean, lean, "{text}");
+            assert_eq!(needle.find(line, 0), expected, "{text}");
+        };
+        let large = r"\w{8}";
+        check("needle$", &far, true, Some(LINE_BYTES_MAX));
+        check("b$", &far, true, None);
+        check(&format!("{large}xx|b$"), &far, false, None);
+        check(&format!("{large}xx|needle"), &far, false, None);
+        check(&format!("{large}xx|^bb"), &far, false, Some(0));
+        check(&format!("{large}xx|b$"), "aab", false, Some(2));
     }
 }

@@ -262,3 +262,38 @@ async fn a_walk_ends_when_its_time_is_over() {
         .await;
     assert!(found.contains("the time was over"), "{found}");
 }
+
+#[tokio::test]
+async fn a_long_line_is_searched_to_its_end() {
+    let world = World::new();
+    let json = format!(
+        "{{{}\"needle\": 1, {}\"ünd\": 2}}",
+        "\"ä\": 0, ".repeat(40_000),
+        "\"b\": 3, ".repeat(40_000)
+    );
+    world.put("one.json", &json);
+    let found = world.search(json!({ "pattern": "needle" })).await;
+    let (place, shown) = found.split_once(": ").unwrap();
+    assert_eq!(place, "one.json:1");
+    assert!(shown.contains("\"needle\": 1, \"b\""), "{found}");
+    assert!(
+        shown.starts_with("...") && shown.ends_with("..."),
+        "{found}"
+    );
+    assert_eq!(shown.chars().count(), 246, "{found}");
+    let end = world.search(json!({ "pattern": "2\\}$" })).await;
+    assert!(end.ends_with("\"ünd\": 2}"), "{end}");
+    let none = world.search(json!({ "pattern": "0$|, $" })).await;
+    assert_eq!(none, "[Nothing was found in 1 files.]");
+    let often = world.search(json!({ "pattern": "\"b\"" })).await;
+    assert!(often.ends_with("... [found again behind this, in the same line]"));
+    // A pattern that takes long for each byte is not let loose on all of it.
+    let large = world.search(json!({ "pattern": r"\w{8}|needle" })).await;
+    let part = "[Searched only up to byte 65536, as the pattern is large: 1 long lines. ";
+    assert!(
+        large.contains("Nothing was found") && large.contains(part),
+        "{large}"
+    );
+    let read = world.read("one.json").await.unwrap();
+    assert!(read.contains("was cut. search_files finds what is behind"));
+}
