@@ -226,10 +226,12 @@ impl Capsule {
 
     /// What surrounds a call.
     pub(crate) fn around(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
+        let skills = self.agent.skills.iter();
         ToolContext {
             context: self.injected(run),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),
+            skills: skills.map(|skill| skill.name.clone()).collect(),
             ..ToolContext::new(run.id(), call, epoch)
         }
     }

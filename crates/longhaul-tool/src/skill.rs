@@ -1,7 +1,7 @@
 //! `read_skill`: what a skill says, and the files that belong to it.
 //!
-//! Never: leaves the skill's folder, follows a link, or opens what is closed to
-//! agents.
+//! Never: a skill that the agent's file does not list. It leaves no skill's folder,
+//! follows no link, and opens nothing that is closed to agents.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
 
 use crate::ask::{aside, card, typed};
 use crate::files::closed::{self, Wish};
-use crate::files::path;
+use crate::files::path::{self, SKILL};
 use crate::files::text::text;
 use crate::place::{Folder, Place, Trouble};
+use crate::spelling::shown;
 
 /// The tool's name; whoever has skills has it.
 const NAME: &str = "read_skill";
@@ -117,19 +118,46 @@ impl Tool for ReadSkill {
         }]
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: Input = typed(&self.card, input)?;
+        let skill = listed(&around.skills, &input.skill).map_err(refuse)?;
         let (place, folders) = (self.place.clone(), Arc::clone(&self.folders));
-        aside(move || read(&place, &folders, &input)).await
+        aside(move || read((&place, &folders), &skill, input.path.as_deref())).await
     }
 }
 
-fn read(place: &Place, folders: &[Vec<String>], input: &Input) -> Result<ToolOutput, ToolFailure> {
-    let refuse = |why: String| ToolFailure::new(format!("The skill was not read: {why}."));
-    let skill = input.skill.trim();
+fn refuse(why: String) -> ToolFailure {
+    ToolFailure::new(format!("The skill was not read: {why}."))
+}
+
+/// The skill of this name, if it is one of these.
+fn listed(skills: &[String], name: &str) -> Result<String, String> {
+    let name = name.trim();
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err("a skill's name has lower-case letters, digits and hyphens".into());
+    }
+    if skills.iter().any(|skill| skill == name) {
+        return Ok(name.to_owned());
+    }
+    let name = shown(name);
+    Err(match skills {
+        [] => format!("`{name}` is no skill of yours, and you have none"),
+        skills => format!(
+            "`{name}` is no skill of yours; you have: {}",
+            skills.join(", ")
+        ),
+    })
+}
+
+fn read(
+    (place, folders): (&Place, &[Vec<String>]),
+    skill: &str,
+    path: Option<&str>,
+) -> Result<ToolOutput, ToolFailure> {
     let folder = find(place, folders, skill).map_err(refuse)?;
     // Models send an empty text for what they leave out.
-    let path = input.path.as_deref().map(str::trim);
+    let path = path.map(str::trim);
     let path = path.filter(|path| !path.is_empty() && *path != FILE);
     let shown = match path {
         Some(path) => file(folder, skill, path),
@@ -140,10 +168,6 @@ fn read(place: &Place, folders: &[Vec<String>], input: &Input) -> Result<ToolOut
 
 /// The folder of a skill, in the first place that has it.
 fn find(place: &Place, folders: &[Vec<String>], skill: &str) -> Result<Folder, String> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if skill.is_empty() || !skill.chars().all(fits) {
-        return Err("a skill's name has lower-case letters, digits and hyphens".into());
-    }
     for parts in folders {
         let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
         match place.folder(&parts) {
@@ -173,7 +197,7 @@ fn whole(folder: &Folder, skill: &str) -> Result<String, String> {
 }
 
 fn file(folder: Folder, skill: &str, path: &str) -> Result<String, String> {
-    let mut parts = path::parts(&[], path).map_err(|bad| bad.to_string())?;
+    let mut parts = path::parts_below(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
     if let Some(why) = closed::why(&parts, Wish::Read) {
         return Err(format!("`{path}` {why}"));
     }

@@ -110,6 +110,8 @@ pub struct ToolContext {
     pub thread: Option<ThreadKey>,
     /// Whom the conversation is about.
     pub resource: Option<ResourceKey>,
+    /// The names of the skills that the agent's file lists.
+    pub skills: Vec<String>,
     /// Whoever hears how far the call is.
     pub progress: Arc<dyn Progress>,
     /// Where a call that is stopped leaves what it has so far.
@@ -129,6 +131,7 @@ impl ToolContext {
             context: BTreeMap::new(),
             thread: None,
             resource: None,
+            skills: Vec::new(),
             progress: Arc::new(Unheard),
             so_far: SoFar::default(),
             pictures: Easel::default(),

@@ -34,21 +34,48 @@ impl BadPath {
     }
 }
 
+/// What a path begins at, in words for whoever wrote one that leads elsewhere.
+#[derive(Debug)]
+pub(crate) struct Top {
+    outside: &'static str,
+    mend: &'static str,
+}
+
+const WORKSPACE: Top = Top {
+    outside: "is outside of the workspace",
+    mend: "write the path from the workspace's top, such as `src/main.rs`",
+};
+
+/// The folder of a skill.
+pub(crate) const SKILL: Top = Top {
+    outside: "is outside of the skill's folder",
+    mend: "write the path from the skill's folder, such as `references/api.md`",
+};
+
 /// The parts of a path below the workspace; none for the workspace itself.
 /// An absolute path is fine where it begins with one of the workspace's own.
 pub(crate) fn parts(roots: &[PathBuf], text: &str) -> Result<Vec<String>, BadPath> {
-    let from_top = "write the path from the workspace's top, such as `src/main.rs`";
+    parts_below(&WORKSPACE, roots, text)
+}
+
+/// The same below another top.
+pub(crate) fn parts_below(
+    top: &Top,
+    roots: &[PathBuf],
+    text: &str,
+) -> Result<Vec<String>, BadPath> {
+    let from_top = top.mend;
     if text.len() > PATH_BYTES_MAX {
         return Err(BadPath::new(text, "is too long", from_top));
     }
     let below = if text.starts_with('/') {
         let below = roots.iter().find_map(|root| below(root, text));
-        below.ok_or_else(|| BadPath::new(text, "is outside of the workspace", from_top))?
+        below.ok_or_else(|| BadPath::new(text, top.outside, from_top))?
     } else {
         text
     };
     if below == "~" || below.starts_with("~/") {
-        return Err(BadPath::new(text, "is outside of the workspace", from_top));
+        return Err(BadPath::new(text, top.outside, from_top));
     }
     let mut parts = Vec::new();
     for part in below.split('/') {

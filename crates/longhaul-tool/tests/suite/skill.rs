@@ -42,7 +42,17 @@ impl World {
     }
 
     async fn call(&self, input: Value) -> String {
-        let around = ToolContext::new(RunId::from_bits(7), CallId { turn: 1, index: 1 }, Epoch(1));
+        let skills = ["style", "many", "deep", "other", "none"];
+        self.call_with(&skills, input).await
+    }
+
+    /// Calls it for an agent whose file lists these skills.
+    async fn call_with(&self, skills: &[&str], input: Value) -> String {
+        let call = CallId { turn: 1, index: 1 };
+        let around = ToolContext {
+            skills: skills.iter().map(|&name| name.to_owned()).collect(),
+            ..ToolContext::new(RunId::from_bits(7), call, Epoch(1))
+        };
         match self.tool.call(input, &around).await {
             Ok(output) => match output.content.as_slice() {
                 [Part::Text(text)] => text.to_string(),
@@ -117,8 +127,9 @@ async fn nothing_leads_out_of_a_skill() {
     world.link("style", "skills/other");
     for (path, expected) in [
         ("../../secret.txt", "has `..`"),
-        ("/etc/passwd", "outside of"),
-        ("~/x", "outside of"),
+        ("../a", "write the path from the skill's folder, such as"),
+        ("/etc/passwd", "outside of the skill's folder"),
+        ("~/x", "outside of the skill's folder"),
         ("link", "is a link"),
         ("up/secret.txt", "is a link"),
         (".env", "file of secrets"),
@@ -141,6 +152,30 @@ async fn nothing_leads_out_of_a_skill() {
     world.check("none", "", "there is no skill `none`").await;
     let said = world.call(json!({ "name": "style" })).await;
     assert!(said.contains("read_skill can't read its input"), "{said}");
+}
+
+#[tokio::test]
+async fn an_agent_reads_only_what_its_file_lists() {
+    let world = World::new();
+    world.put("skills/style/SKILL.md", STYLE);
+    world.put("skills/hidden/SKILL.md", "nothing but the secret");
+    let check = async |skills: &[&str], input: Value, expected: &str| {
+        let said = world.call_with(skills, input).await;
+        assert_eq!(said, expected);
+    };
+    let hidden = json!({ "skill": "hidden" });
+    let why = "The skill was not read: `hidden` is no skill of yours; you have: style, tests.";
+    check(&["style", "tests"], hidden.clone(), why).await;
+    check(
+        &["style", "tests"],
+        json!({ "skill": "hidden", "path": "SKILL.md" }),
+        why,
+    )
+    .await;
+    let why = "The skill was not read: `hidden` is no skill of yours, and you have none.";
+    check(&[], hidden, why).await;
+    let style = json!({ "skill": "style" });
+    check(&["style"], style, "# Style\n\nShort names.").await;
 }
 
 #[tokio::test]

@@ -194,3 +194,27 @@ fn an_agent_reads_a_skill_as_it_is_then() {
         "{said}"
     );
 }
+
+#[test]
+fn an_agent_reads_no_skill_that_its_file_does_not_list() {
+    let project = Project::new();
+    project.write(
+        "skills/rust-style/SKILL.md",
+        std::str::from_utf8(GOOD).unwrap(),
+    );
+    project.write("skills/hidden/SKILL.md", "Not to be read.");
+    project.write(
+        "agents/a.md",
+        "---\nmodel: scripted/a\nskills: [rust-style]\n---\nYou.\n",
+    );
+    project.write(
+        "scripts/a.yaml",
+        "replies:\n- tools: [{ name: read_skill, input: { skill: hidden } }]\n- text: '{{ last_result }}'\n",
+    );
+    let said = project.say(&["run", "a", "milk"], 0).out;
+    let words = "`hidden` is no skill of yours; you have: rust-style";
+    assert!(
+        said.contains(words) && !said.contains("Not to be"),
+        "{said}"
+    );
+}
