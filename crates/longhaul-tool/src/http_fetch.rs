@@ -229,6 +229,7 @@ fn failure(request: &Request, lost: &Unlanded) -> ToolFailure {
     let what = match why {
         OutboundError::Forbidden { .. } => "",
         OutboundError::Failed { .. } => " Try it later, or another address.",
+        OutboundError::Packed { .. } => " It will answer so again: try another address.",
         OutboundError::TooLong { .. } => " Ask for a part of it, if the server has parts.",
     };
     ToolFailure::new(format!("There is no answer to show: {why}.{what}"))

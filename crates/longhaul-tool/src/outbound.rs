@@ -247,8 +247,8 @@ async fn read(
     let headers = answer.headers().clone();
     let is_bare = hop.method == Method::HEAD || matches!(status, 204 | 304);
     if let (Some(packing), false) = (packing(&headers), is_bare) {
-        let why = format!("the answer is packed as `{packing}`, which was not asked for");
-        return Err(failed(&hop.url, why));
+        let url = said(&hop.url);
+        return Err(OutboundError::Packed { url, packing });
     }
     let too_long = || OutboundError::TooLong {
         url: said(&hop.url),

@@ -72,6 +72,14 @@ pub enum OutboundError {
         /// What happened.
         why: String,
     },
+    /// The answer is packed though that was not asked for.
+    #[error("`{url}` answered, but packed as `{packing}`, which was not asked for and is not read")]
+    Packed {
+        /// Where to.
+        url: String,
+        /// How.
+        packing: String,
+    },
     /// The answer is longer than the bound.
     #[error("the answer of `{url}` is longer than {bytes_max} bytes")]
     TooLong {

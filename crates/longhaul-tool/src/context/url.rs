@@ -63,7 +63,7 @@ impl ContextProvider for UrlEye {
         let response = match self.outbound.send(request).await {
             Ok(response) => response,
             Err(OutboundError::TooLong { .. }) => return Err(lasts(too_long())),
-            Err(why @ OutboundError::Forbidden { .. }) => {
+            Err(why @ (OutboundError::Forbidden { .. } | OutboundError::Packed { .. })) => {
                 return Err(ContextError::lasting(why.to_string()));
             }
             Err(why @ OutboundError::Failed { .. }) => {

@@ -235,3 +235,16 @@ async fn a_write_that_nobody_heard_is_a_plain_failure() {
         assert!(!no.is_unknown() && !no.words().contains("arrived"), "{no}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_comes_packed_is_told_as_one() {
+    let packed = reply("200 OK", &[("content-encoding", "gzip")], "x");
+    let server = Server::saying(packed).await;
+    let no = fetch(json!({ "url": server.url("/") })).await.unwrap_err();
+    let words = "answered, but packed as `gzip`, which was not asked for";
+    assert!(no.contains(words), "{no}");
+    assert!(
+        !no.contains("did not answer") && !no.contains("later"),
+        "{no}"
+    );
+}
