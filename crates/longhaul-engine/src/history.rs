@@ -61,11 +61,15 @@ struct Said {
     content: String,
 }
 
+/// What some programs write before a text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads a history.
 pub fn history(bytes: &[u8]) -> Result<Vec<Message>, BadHistory> {
     if bytes.len() > HISTORY_BYTES_MAX {
         return Err(BadHistory::Long);
     }
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let shape = |error: serde_json::Error| BadHistory::Shape(error.to_string());
     let said: Vec<Said> = serde_json::from_slice(bytes).map_err(shape)?;
     if said.len() > MESSAGES_MAX {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul::assemble::supplies::Served;
 use longhaul::assemble::{House, worker_options};
+use longhaul_core::id::RunId;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Error;
 use longhaul_engine::stop::Stop;
@@ -32,12 +33,17 @@ pub(crate) struct Driving {
 }
 
 impl Driving {
-    /// Starts a worker over this store.
-    pub(crate) fn start(house: &House) -> anyhow::Result<Self> {
-        let options = worker_options(&house.config).map_err(|bad| {
+    /// Starts a worker over this store, for this run before all others: it also
+    /// serves the inbox where that one queues.
+    pub(crate) async fn start(house: &House, run: RunId) -> anyhow::Result<Self> {
+        let mut options = worker_options(&house.config).map_err(|bad| {
             Failure::usage(format!("[worker] inboxes: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
+        let row = house.longhaul.row(run).await.map_err(fail::engine)?;
+        if !options.inboxes.contains(&row.inbox) {
+            options.inboxes.insert(0, row.inbox);
+        }
         let stop = Stop::new();
         let worker = Worker::new(house.longhaul.ports(), options);
         #[expect(

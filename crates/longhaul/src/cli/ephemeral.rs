@@ -19,6 +19,9 @@ use crate::cli::submit::prepare;
 use crate::cli::tape::TapeArgs;
 use crate::cli::task_args::TaskArgs;
 
+/// Stands for stdin where a file is named.
+const STDIN: &str = "-";
+
 /// What is said of a run that was left.
 pub(crate) const GONE: &str =
     "stopped: an ephemeral run ends with its command, and nothing of it is kept";
@@ -35,9 +38,9 @@ pub(crate) fn cant_wait(sentence: &str) -> String {
 #[derive(Debug, Args)]
 pub(crate) struct EphemeralArgs {
     /// Keep nothing: no store, no journal, no lock. What tools write stays
-    #[arg(long, conflicts_with_all = ["record", "thread", "idempotency_key"])]
+    #[arg(long, conflicts_with_all = ["record", "thread", "inbox", "idempotency_key"])]
     ephemeral: bool,
-    /// A conversation to go on with: a JSON list of {"role": "user" or "assistant", "content": TEXT}
+    /// A conversation to go on with, `-` for stdin: a JSON list of {"role": "user" or "assistant", "content": TEXT}
     #[arg(long, value_name = "FILE", requires = "ephemeral")]
     history: Option<PathBuf>,
 }
@@ -54,7 +57,7 @@ impl EphemeralArgs {
         tape: &TapeArgs,
         silent: bool,
     ) -> anyhow::Result<(House, Task)> {
-        let before = self.before()?;
+        let before = self.before(args.reads_stdin())?;
         let here = here::with_env_file(here::surroundings()?)?;
         let mut asked = args.clone();
         if let Some(model) = tape.model(&here)? {
@@ -72,12 +75,16 @@ impl EphemeralArgs {
         Ok((house, task))
     }
 
-    /// What was said before.
-    fn before(&self) -> anyhow::Result<Vec<Message>> {
+    /// What was said before; stdin may be taken.
+    fn before(&self, is_taken: bool) -> anyhow::Result<Vec<Message>> {
         let Some(file) = &self.history else {
             return Ok(Vec::new());
         };
         let wrong = |why: String| Failure::usage(format!("--history {}: {why}", file.display()));
+        if is_taken && file == Path::new(STDIN) {
+            let why = "stdin is the input already: put one of them into a file";
+            return Err(wrong(why.to_owned()).into());
+        }
         let bytes = read(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
         Ok(history(&bytes).map_err(|bad| wrong(bad.to_string()))?)
     }
@@ -86,8 +93,12 @@ impl EphemeralArgs {
 /// A file, and a little more than is allowed of one that is too long.
 fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(file)?;
-    file.take(HISTORY_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)?;
+    let most = HISTORY_BYTES_MAX as u64 + 1;
+    if file == Path::new(STDIN) {
+        std::io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+    } else {
+        let file = std::fs::File::open(file)?;
+        file.take(most).read_to_end(&mut bytes)?;
+    }
     Ok(bytes)
 }

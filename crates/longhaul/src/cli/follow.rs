@@ -6,6 +6,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::policy::gate::is_in_vain;
 use longhaul_core::status::{Status, Wait};
 use longhaul_engine::why_view::WhyView;
 
@@ -48,7 +49,7 @@ pub(crate) enum LastWord {
 pub(crate) enum Over {
     /// It has ended.
     Ended,
-    /// It waits for a person, and nobody here may be asked.
+    /// It waits for a person, and nobody here may be asked, or nobody can help.
     Person,
     /// Whoever follows has enough; the run goes on.
     Detached,
@@ -102,8 +103,7 @@ impl<'a> Follower<'a> {
             // An old wait in the middle of a journal asks nobody any more, in
             // however many parts the journal comes.
             if self.asked && self.still_waits().await? {
-                let is_lost = self.manner.alone && !self.person.is_there();
-                if self.manner.leave_at_person || is_lost {
+                if self.manner.leave_at_person || self.is_lost().await? {
                     return Ok(Over::Person);
                 }
                 if !self.manner.silent && !self.manner.as_json {
@@ -166,6 +166,17 @@ impl<'a> Follower<'a> {
             self.needed = Some(why);
         }
         Ok(())
+    }
+
+    /// Whether nobody here can be asked, and nobody elsewhere can help.
+    async fn is_lost(&self) -> anyhow::Result<bool> {
+        if self.person.is_there() {
+            return Ok(false);
+        }
+        let gates = self.desk.open_gates(self.run);
+        let gates = gates.await.map_err(fail::engine)?;
+        let in_vain = !gates.is_empty() && gates.iter().all(|gate| is_in_vain(&gate.tags));
+        Ok(self.manner.alone || in_vain)
     }
 
     async fn still_waits(&self) -> anyhow::Result<bool> {

@@ -266,8 +266,9 @@ impl Followed<'_> {
         manner: Manner,
         mut interrupts: Interrupts,
     ) -> anyhow::Result<Exit> {
-        let mut driving = self.drives.map(Driving::start).transpose()?;
+        let mut driving = None;
         if let Some(house) = self.drives {
+            driving = Some(Driving::start(house, self.run).await?);
             tell_waits(house, manner);
         }
         let mut follower = Follower::new(self.desk, self.run, self.after, manner).await?;
@@ -283,7 +284,7 @@ impl Followed<'_> {
             };
             if let Some(house) = heir.take(manner.silent)? {
                 tell_waits(&house, manner);
-                driving = Some(Driving::start(&house)?);
+                driving = Some(Driving::start(&house, self.run).await?);
                 inherited = Some(house);
             }
         };
@@ -341,7 +342,12 @@ impl Followed<'_> {
             }
             End::Over(Over::Person) => {
                 let why = self.desk.why(run).await.map_err(fail::engine)?;
-                talk(format!("{run}: {}   {}", why.sentence, why.command));
+                let words = format!("{run}: {}   {}", why.sentence, why.command);
+                match manner.leave_at_person {
+                    true => talk(words),
+                    // Nobody asked for it to end here.
+                    false => say::talk(&words),
+                }
                 Exit::of(&view)
             }
             // It ended while it was let go of.

@@ -83,6 +83,11 @@ impl TaskArgs {
         self.model.as_deref()
     }
 
+    /// Whether what is to be done is read from stdin.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.input == ["-"]
+    }
+
     /// The task that was typed.
     pub(crate) fn task(&self) -> anyhow::Result<Task> {
         let name = |what: &str, bad: longhaul_core::id::BadId| {

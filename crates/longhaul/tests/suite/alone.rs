@@ -84,3 +84,21 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
     }
     assert!(!project.store().exists());
 }
+
+#[test]
+fn who_drives_for_one_run_serves_its_inbox() {
+    let project = Project::new();
+    let within = ["--timeout", "60s"];
+    let run = ["run", "plain", "it", "--inbox", "mail"];
+    let said = project.say(&[&run[..], &within].concat(), 0);
+    assert_eq!(said.out, "Done: it\n");
+    let sent = project.json(&["submit", "plain", "it", "--inbox", "mail", "--json"]);
+    let other = project.json(&["submit", "plain", "it", "--inbox", "other", "--json"]);
+    let [sent, other] = [&sent, &other].map(|run| run["id"].as_str().unwrap());
+    project.say(&[&["watch", sent][..], &within].concat(), 0);
+    // Nobody asked for that one.
+    assert_eq!(
+        project.json(&["show", other, "--json"])["status"],
+        "pending"
+    );
+}

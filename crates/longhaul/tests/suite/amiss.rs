@@ -93,6 +93,16 @@ fn a_run_whose_prompt_can_not_be_made_is_to_be_cancelled() {
     let said = project.say(&["run", "odd", "{}", "--no-input"], 3);
     assert!(said.err.contains("cancel this run"), "{}", said.err);
     assert!(!said.err.contains("longhaul answer"), "{}", said.err);
+    // Nobody is there to cancel it, and no answer helps: nothing is waited for.
+    for args in [
+        ["run", "odd", "{}"].as_slice(),
+        &["run", "odd", "{}", "--json"],
+        &["watch", "@last"],
+    ] {
+        let said = project.say(args, 3);
+        assert!(said.err.contains("cancel this run"), "{}", said.err);
+        assert!(!said.err.contains("--no-input"), "{}", said.err);
+    }
     let why = project.say(&["why", "@last"], 0);
     let why = format!("{}{}", why.out, why.err);
     assert!(why.contains("longhaul cancel run_"), "{why}");

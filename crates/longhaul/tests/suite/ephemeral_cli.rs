@@ -78,9 +78,19 @@ fn a_history_is_read_and_a_bad_one_refused() {
         "{said}"
     );
     assert!(run("none.json", 2).err.contains("can't be read"));
+    project.write("mark.json", &format!("\u{feff}{good}"));
+    assert_eq!(run("mark.json", 0).out, "Done: it\n");
+    let stdin = ["run", "plain", "it", "--ephemeral", "--history", "-"];
+    assert_eq!(project.say_with(good, &stdin, 0).out, "Done: it\n");
+    let bad = project.say_with("no list", &stdin, 2).err;
+    assert!(bad.contains("--history -: is no JSON list"), "{bad}");
+    let both = ["run", "plain", "-", "--ephemeral", "--history", "-"];
+    let both = project.say_with(good, &both, 2).err;
+    assert!(both.contains("stdin is the input already"), "{both}");
     for args in [
         vec!["run", "plain", "it", "--history", "good.json"],
         vec!["run", "plain", "it", "--ephemeral", "--thread", "t"],
+        vec!["run", "plain", "it", "--ephemeral", "--inbox", "mail"],
         vec!["run", "plain", "it", "--ephemeral", "--record=x"],
     ] {
         project.say(&args, 2);
