@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use longhaul_core::port::tool::Stay;
 use longhaul_engine::ports::Supplies;
 use longhaul_engine::toolbox::Equipped;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::assemble::line::Line;
@@ -171,15 +172,30 @@ impl Served {
             let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
             before.push(std::mem::replace(&mut *now, state));
         }
+        // Nobody waits here: they end on their own.
+        drop(self.end_unneeded());
+    }
+
+    /// Begins to end the lines that nobody needs any more, and says of each when it has
+    /// ended. Whoever does not wait for that cuts nothing off, and a close of all still
+    /// finds them.
+    fn end_unneeded(&self) -> Vec<oneshot::Receiver<()>> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         while closing.tasks.try_join_next().is_some() {}
         if closing.tasks.is_empty() {
             closing.lines.clear();
         }
-        for line in self.unneeded() {
+        let begin = |line: Arc<dyn Line>| {
+            let (tell, told) = oneshot::channel();
             closing.lines.push(Arc::clone(&line));
-            closing.tasks.spawn(async move { end(&*line).await });
-        }
+            closing.tasks.spawn(async move {
+                end(&*line).await;
+                // Nobody may wait for it any more.
+                _ = tell.send(());
+            });
+            told
+        };
+        self.unneeded().into_iter().map(begin).collect()
     }
 
     /// Takes out the lines of before that nobody needs any more.
@@ -198,14 +214,15 @@ impl Served {
     /// Closes everything, and waits no longer than it must. A server that does not end
     /// is left alone; what must come to its end, on any line, has its own time for that.
     pub async fn close(&self) {
+        let (closing, states) = {
+            // Whoever lets go meanwhile finds a line in one place or the other, and so do we.
+            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut *closing), self.states())
+        };
         let Closing {
             mut lines,
             mut tasks,
-        } = {
-            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *closing)
-        };
-        let states = self.states();
+        } = closing;
         let all = async {
             join_all(states.iter().map(|state| state.line.close())).await;
             while tasks.join_next().await.is_some() {}
@@ -284,7 +301,8 @@ impl Supplies for Served {
         for state in &states {
             state.stays().remove(&stay);
         }
-        join_all(self.unneeded().iter().map(|line| end(&**line))).await;
+        // An error says that a close of all has taken it over.
+        join_all(self.end_unneeded()).await;
     }
 }
 

@@ -226,6 +226,41 @@ async fn what_must_not_be_cut_off_is_waited_for_though_servers_do_not_end() {
     }
 }
 
+#[tokio::test]
+async fn a_line_that_nobody_waits_for_any_more_is_not_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
+    let file = McpFile::of(&config);
+    let thing = Thing::mcp(&file).unwrap();
+    let warden = Warden::of(&config);
+    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let old = Arc::new(Stays::default());
+    let served = Served::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn Line>);
+    let run = Stay {
+        run: RunId::from_bits(7),
+        epoch: Epoch(1),
+    };
+    let found = Supplies::find(&served, "mcp:github", run).await;
+    found.unwrap().unwrap();
+    served.take(file, Arc::new(Heard::default()));
+    let heard = || old.0.0.lock().unwrap()[1..].to_vec();
+    let closes = async {
+        while heard() != ["let go", "close"] {
+            tokio::task::yield_now().await;
+        }
+    };
+    // The run has waited long enough, and stops in the middle of it.
+    tokio::select! {
+        () = Supplies::let_go(&served, run) => panic!("it never closes"),
+        () = closes => {}
+    }
+    // It is still held, and whoever ends everything finds it.
+    assert!(Arc::strong_count(&old) > 1);
+    served.close().await;
+    assert_eq!(heard(), ["let go", "close", "settle"]);
+}
+
 /// Somebody who lets nobody in: where they are.
 async fn closed_door(tasks: &mut JoinSet<()>) -> String {
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
