@@ -43,6 +43,7 @@ use crate::mcp::auth::keeper::Keeper;
 use crate::mcp::auth::refusal::command;
 use crate::mcp::greet::{Known, Manner};
 use crate::mcp::link::Link;
+use crate::mcp::sent::LOGIN_MAX;
 use crate::mcp::slot::Slot;
 use crate::mcp::tool::McpTool;
 
@@ -181,9 +182,9 @@ impl Servers {
     /// the list is known, nobody else would say so before a call is lost to it.
     async fn lacks(&self, server: &str) -> Option<String> {
         let keeper = self.keeper(server).ok()?;
-        let patience = self.find(server).ok()?.spec.patience();
-        // Whoever needs the token waits for it again.
-        match timeout(patience, keeper.pass(None)).await.ok()? {
+        // Nothing is asked yet, so nothing can be in doubt. Whoever needs the token waits for
+        // it again.
+        match timeout(LOGIN_MAX, keeper.pass(None)).await.ok()? {
             Ok(pass) => {
                 let over = pass.over?;
                 Some(format!("{over}; run `{}`", command(server)))

@@ -33,9 +33,6 @@ use crate::tls::with_provider;
 /// How long it may take to reach the server.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A login that is being renewed is waited for so long at most.
-const LOGIN_MAX: Duration = Duration::from_secs(20);
-
 /// A stream that broke off is taken up again so often.
 const RESUMES_MAX: usize = 5;
 
@@ -84,11 +81,7 @@ pub(super) fn reach(
     let client = client(&at).map_err(|error| Trouble::of(error).to_string())?;
     let login = spec.way.login();
     let keeper = login.map(|login| Arc::new(Keeper::new(&spec.name, &at, login)));
-    let bounded = Bounded {
-        client,
-        keeper,
-        patience: spec.patience().min(LOGIN_MAX),
-    };
+    let bounded = Bounded::new(client, keeper, spec.patience());
     let worker = StreamableHttpClientWorker::new(bounded, config);
     Ok(WorkerTransport::spawn(worker))
 }
@@ -337,7 +330,8 @@ impl StreamableHttpClient for Bounded {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, BOTH);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
-        let sent = self.send(dressed(request, session.as_deref(), headers));
+        let patience = self.patience(&message);
+        let sent = self.send(dressed(request, session.as_deref(), headers), patience);
         answer(sent.await?, &message, session.is_some()).await
     }
 
@@ -349,9 +343,9 @@ impl StreamableHttpClient for Bounded {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
         let request = self.client.delete(&*uri);
-        let sent = self.send(dressed(request, Some(&session), headers)).await;
+        let request = dressed(request, Some(&session), headers);
         // Whatever it says, the session is over for us.
-        sent.map(|_| ())
+        self.send(request, self.patience).await.map(|_| ())
     }
 
     async fn get_stream(
@@ -366,7 +360,8 @@ impl StreamableHttpClient for Bounded {
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);
         }
-        let sent = self.send(dressed(request, session.as_deref(), headers));
+        let request = dressed(request, session.as_deref(), headers);
+        let sent = self.send(request, self.patience);
         let response = sent.await.map_err(not_let_in)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {

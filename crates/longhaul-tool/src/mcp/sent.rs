@@ -4,15 +4,20 @@
 //! anything was sent knows that nothing has happened.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
 use tokio::time::timeout;
 
 use crate::mcp::auth::keeper::Keeper;
 use crate::mcp::auth::pass::{Pass, Stuck};
+
+/// A login that is being renewed is waited for so long at most.
+pub(super) const LOGIN_MAX: Duration = Duration::from_secs(20);
 
 /// What went wrong on the way, without where to.
 #[derive(Debug, thiserror::Error)]
@@ -80,26 +85,53 @@ pub(super) struct Bounded {
     pub(super) client: Client,
     /// Who has the login; none: there is a key in the headers, or nothing.
     pub(super) keeper: Option<Arc<Keeper>>,
-    /// So long a login is waited for.
+    /// So long a login is waited for where a call may wait too.
     pub(super) patience: Duration,
+    /// Something else than a greeting was asked. Clones share it.
+    greeted: Arc<AtomicBool>,
 }
 
 impl Bounded {
+    pub(super) fn new(client: Client, keeper: Option<Arc<Keeper>>, patience: Duration) -> Self {
+        Self {
+            client,
+            keeper,
+            patience: patience.min(LOGIN_MAX),
+            greeted: Arc::default(),
+        }
+    }
+
+    /// How long a login is waited for before this is sent. Nothing can be in doubt before
+    /// a server is greeted; a greeting in between is part of whatever needs it.
+    pub(super) fn patience(&self, message: &ClientJsonRpcMessage) -> Duration {
+        if !greets(message) {
+            self.greeted.store(true, Ordering::Release);
+        }
+        match self.greeted.load(Ordering::Acquire) {
+            true => self.patience,
+            false => LOGIN_MAX,
+        }
+    }
+
     /// Sends a request with the token of a login, where there is one. A token that
     /// is refused is renewed once: whoever is refused has done nothing yet.
-    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        patience: Duration,
+    ) -> Result<Response, HttpError> {
         let Some(keeper) = &self.keeper else {
             return request.send().await.map_err(trouble);
         };
         let again = request.try_clone();
-        let mut pass = self.pass(keeper, None).await?;
+        let mut pass = passed(keeper, None, patience).await?;
         let mut response = with(request, pass.token.as_deref()).send().await;
         if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) = (
             response.as_ref().map(Response::status),
             pass.token.as_deref(),
             again,
         ) {
-            let newer = self.pass(keeper, Some(token)).await?;
+            let newer = passed(keeper, Some(token), patience).await?;
             if newer.token.is_some() {
                 response = with(again, newer.token.as_deref()).send().await;
             }
@@ -119,19 +151,38 @@ impl Bounded {
             None => Ok(response),
         }
     }
+}
 
-    /// What a request is sent with. A renewal goes on when nobody waits for it, so
-    /// the next request finds what came of it.
-    async fn pass(&self, keeper: &Keeper, refused: Option<&str>) -> Result<Pass, HttpError> {
-        let passed = match timeout(self.patience, keeper.pass(refused)).await {
-            Ok(passed) => passed,
-            Err(_) => Err(Stuck {
-                why: "its login is still being renewed; try it again".to_owned(),
-                wants_login: true,
-                passes: true,
-            }),
-        };
-        passed.map_err(|stuck| StreamableHttpError::Client(Trouble::at_the_door(stuck)))
+/// What a request is sent with. A renewal goes on when nobody waits for it, so the next
+/// request finds what came of it.
+async fn passed(
+    keeper: &Keeper,
+    refused: Option<&str>,
+    patience: Duration,
+) -> Result<Pass, HttpError> {
+    let passed = match timeout(patience, keeper.pass(refused)).await {
+        Ok(passed) => passed,
+        Err(_) => Err(Stuck {
+            why: "its login is still being renewed; try it again".to_owned(),
+            wants_login: true,
+            passes: true,
+        }),
+    };
+    passed.map_err(|stuck| StreamableHttpError::Client(Trouble::at_the_door(stuck)))
+}
+
+/// Whether this belongs to a greeting.
+fn greets(message: &ClientJsonRpcMessage) -> bool {
+    match message {
+        JsonRpcMessage::Request(asked) => matches!(
+            asked.request,
+            ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+        ),
+        JsonRpcMessage::Notification(told) => matches!(
+            told.notification,
+            ClientNotification::InitializedNotification(_)
+        ),
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => false,
     }
 }
 

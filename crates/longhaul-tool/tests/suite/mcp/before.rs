@@ -1,9 +1,12 @@
 //! What comes before a question: a server that has to start, a login that has to be
 //! renewed. Who has asked nothing yet is never in doubt about it.
 
+use std::time::Duration;
+
 use longhaul_core::time::Millis;
 use longhaul_tool::mcp::{McpError, OAuth, Servers};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::kit::{RUN, alone, around, call, hostile, lines, soon, text, tool};
 use super::login_kit::Guarded;
@@ -57,6 +60,26 @@ async fn a_renewal_that_takes_long_leaves_no_call_in_doubt() {
     assert_eq!(text(&said), "Hello.");
     let seen = server.seen().await;
     assert_eq!((&seen["refreshes"], &seen["calls"]), (&json!(1), &json!(1)));
+    soon(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_new_waits_for_a_renewal_longer_than_a_call_may() {
+    let server = Guarded::start();
+    server.get("/do?lasts=5").await;
+    server.log_in(&server.worker(), "").await.unwrap();
+    server.get("/do?gate=false").await;
+    let servers = server.within(OAuth::default(), Millis::from_secs(2));
+    {
+        let tools = servers.tools("guarded", None, RUN);
+        tokio::pin!(tools);
+        // A call would have given up by now, and the greeting after it as well.
+        let early = timeout(Duration::from_millis(1_500), &mut tools).await;
+        assert!(early.is_err(), "{:?}", early.map(|tools| tools.is_ok()));
+        server.get("/do?gate=true").await;
+        assert_eq!(soon(tools).await.unwrap().len(), 3);
+    }
+    assert_eq!(server.seen().await["refreshes"], 1);
     soon(servers.close()).await;
 }
 
