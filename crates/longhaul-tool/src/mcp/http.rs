@@ -33,6 +33,11 @@ use crate::tls::with_provider;
 /// How long it may take to reach the server.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// So many requests may be under way at once. One that waits for its turn looks from
+/// outside like one that was sent, and its call would be in doubt for nothing: so this is
+/// more than the runs of a worker ask, and costs nothing until they do.
+const REQUESTS_MAX: usize = 4_096;
+
 /// A stream that broke off is taken up again so often.
 const RESUMES_MAX: usize = 5;
 
@@ -76,7 +81,8 @@ pub(super) fn reach(
     retry.max_delay = Some(RESUME_WAIT_MAX);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.clone())
         .custom_headers(custom(headers)?)
-        .max_sse_event_size(MESSAGE_BYTES_MAX);
+        .max_sse_event_size(MESSAGE_BYTES_MAX)
+        .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(retry);
     let client = client(&at).map_err(|error| Trouble::of(error).to_string())?;
     let login = spec.way.login();
