@@ -1,4 +1,4 @@
-//! How a server is greeted, who it says it is, and why a greeting fails.
+//! How a server is greeted, who it says it is, and why a greeting or a request fails.
 //!
 //! Never: waits for a greeting without an end, or offers a server more than an answer
 //! to its questions, and that only where its spec says so.
@@ -13,7 +13,7 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::Transport;
-use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
+use rmcp::{ClientLifecycleMode, Peer, RoleClient, ServiceError, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
 use crate::mcp::elicit::Host;
@@ -26,6 +26,9 @@ use crate::mcp::tap::Heard;
 /// A server has so long to start and to greet. One that is downloaded first may be
 /// too late for that, and is there when it is started again.
 const GREETS: Duration = Duration::from_secs(30);
+
+/// The status of a server that wants to be asked later.
+const TOO_MANY: u16 = 429;
 
 /// How a server is greeted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +203,33 @@ pub(super) fn on_the_way(error: &HttpError) -> Unkind {
         sent,
         wants: Wants::Nothing,
     }
+}
+
+/// A request that a server turned away with a status and said nothing else: it is there,
+/// and whatever others do with it goes on.
+pub(super) struct TurnedAway {
+    pub(super) why: String,
+    /// It may be that it no longer knows our session.
+    pub(super) may_be_session: bool,
+}
+
+/// How a server turned away a request, if it did.
+pub(super) fn turned_away(error: &ServiceError) -> Option<TurnedAway> {
+    let ServiceError::TransportSend(error) = error else {
+        return None;
+    };
+    let error = error.error.downcast_ref::<HttpError>()?;
+    let status = if let HttpError::HttpStatus(said) = error {
+        Some(said.status)
+    } else {
+        None
+    };
+    let Unkind { why, wants, .. } = on_the_way(error);
+    let is_it = wants == Wants::Key || status.is_some_and(|status| (400..500).contains(&status));
+    is_it.then(|| TurnedAway {
+        why,
+        may_be_session: status != Some(TOO_MANY),
+    })
 }
 
 const UNKNOWN_CALLER: &str = "it does not let us in without a key it knows";

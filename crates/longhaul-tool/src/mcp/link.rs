@@ -23,7 +23,9 @@ use tokio::time::timeout;
 use crate::mcp::elicit::{self, Host};
 use crate::mcp::error::McpError;
 use crate::mcp::fate::Fate;
-use crate::mcp::greet::{Manner, Unkind, Wants, Who, about_us, failed, greet, on_the_way, who};
+use crate::mcp::greet::{
+    Manner, Unkind, Wants, Who, about_us, failed, greet, on_the_way, turned_away, who,
+};
 use crate::mcp::http;
 use crate::mcp::listing::{Listing, TOOLS_MAX};
 use crate::mcp::opening::Opening;
@@ -52,9 +54,6 @@ const UNANSWERED_MAX: u32 = 3;
 
 /// So many requests in a row may be turned away before the session counts as lost.
 const TURNED_AWAY_MAX: u32 = 3;
-
-/// The status of a server that wants to be asked later.
-const TOO_MANY: u16 = 429;
 
 /// A call may be asked for more so often.
 const ROUNDS_MAX: u32 = 10;
@@ -296,8 +295,9 @@ impl Link {
 
     async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Lost> {
         let options = PeerRequestOptions::no_options();
+        let lists = matches!(request, ClientRequest::ListToolsRequest(_));
         let asked = self.peer.send_cancellable_request(request, options).await;
-        let asked = asked.map_err(|error| self.why(&error))?;
+        let asked = asked.map_err(|error| self.why(&error, lists))?;
         let mut waits = Waits {
             id: Some(asked.id.clone()),
             abandoned: self.abandoned.clone(),
@@ -306,7 +306,7 @@ impl Link {
         waits.id = None;
         self.count(&answer);
         answer.map_err(|error| {
-            let lost = self.why(&error);
+            let lost = self.why(&error, lists);
             if let Lost::Gone { why, .. } = &lost {
                 self.fate.ends(why);
             }
@@ -319,7 +319,7 @@ impl Link {
     fn count(&self, answer: &Result<ServerResult, ServiceError>) {
         match answer {
             Ok(_) | Err(ServiceError::McpError(_)) => self.turned_away.store(0, Ordering::Release),
-            Err(error) if turned_away(error).is_some_and(|status| status != TOO_MANY) => {
+            Err(error) if turned_away(error).is_some_and(|no| no.may_be_session) => {
                 let before = self.turned_away.fetch_add(1, Ordering::AcqRel);
                 if before.saturating_add(1) >= TURNED_AWAY_MAX {
                     self.fate.ends(&format!(
@@ -331,15 +331,24 @@ impl Link {
         }
     }
 
-    fn why(&self, error: &ServiceError) -> Lost {
+    fn why(&self, error: &ServiceError, lists: bool) -> Lost {
         if let ServiceError::McpError(said) = error {
             let code = said.code.0;
             let words = self.fate.clean(&said.message);
             return Lost::Refused(format!("{words} (code {code})"));
         }
-        // Whoever turns away one request may well take the next.
-        if let Some(status) = turned_away(error) {
-            return Lost::Refused(format!("it answered with HTTP {status}"));
+        if let Some(no) = turned_away(error) {
+            return match lists {
+                // A list is harmless to repeat, and all who need tools need it: it is asked
+                // for once more, in a new session.
+                true => Lost::Gone {
+                    why: no.why,
+                    sent: true,
+                    again: true,
+                },
+                // Whoever turns away one request may well take the next.
+                false => Lost::Refused(no.why),
+            };
         }
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
@@ -414,18 +423,6 @@ impl Link {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.abort_all();
     }
-}
-
-/// The status with which a server turned away a request, where it said nothing else: it
-/// is there, and whatever others do with it goes on.
-fn turned_away(error: &ServiceError) -> Option<u16> {
-    let ServiceError::TransportSend(error) = error else {
-        return None;
-    };
-    let HttpError::HttpStatus(said) = error.error.downcast_ref::<HttpError>()? else {
-        return None;
-    };
-    (400..500).contains(&said.status).then_some(said.status)
 }
 
 /// A request that somebody waits for. Dropped before its answer, it is cancelled.
