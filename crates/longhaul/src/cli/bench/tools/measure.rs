@@ -179,8 +179,9 @@ impl Bench<'_> {
 }
 
 fn script(turns: u32, calls: u32) -> String {
-    let call = "{ name: echo, input: { n: 1 } }";
-    let calls = vec![call; calls as usize].join(", ");
+    // Each about something else: calls about the same thing go one after another.
+    let calls = (1..=calls).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
+    let calls = calls.collect::<Vec<_>>().join(", ");
     format!(
         "replies:\n  - text: \"Looking at the next ones.\"\n    tools: [{calls}]\n    \
          usage: {{ input_tokens: 1000, output_tokens: 20 }}\n  - text: \"Done.\"\n\
