@@ -39,6 +39,8 @@ fn a_turn_takes_two_commits() {
     // One more to look at the world, and one to end.
     for turns in [1, 10, 60] {
         assert_eq!(commits(turns, &["put"]), 2 * turns + 2);
-        assert_eq!(commits(turns, &["put", "look", "put"]), 2 * turns + 2);
+        assert_eq!(commits(turns, &["put", "look", "look"]), 2 * turns + 2);
+        // The second changes what the first one does, and waits for its result.
+        assert_eq!(commits(turns, &["put", "look", "put"]), 3 * turns + 2);
     }
 }

@@ -31,8 +31,15 @@ fn meet(one: &Call, other: &Call) -> bool {
     touched.any(|one| subjects.iter().any(|other| overlap(one, other)))
 }
 
-/// Whether these are the same, or one lies in the other.
+/// Whether these are the same, or one lies in the other. Of a tool that names no
+/// subject the whole input stands there, which says nothing of what is touched.
 fn overlap(one: &str, other: &str) -> bool {
+    if [one, other]
+        .iter()
+        .any(|said| said.is_empty() || said.starts_with('{'))
+    {
+        return false;
+    }
     let holds = |folder: &str, thing: &str| {
         let within = thing.strip_prefix(folder);
         matches!(folder, "." | "/")
@@ -54,7 +61,10 @@ mod tests {
             ("a", "ab/b.txt", false),
             (".", "a/b.txt", true),
             ("/", "Tasks/Milk", true),
+            ("", "", false),
             ("", "a", false),
+            (".", "{}", false),
+            ("{}", "{}", false),
         ] {
             assert_eq!(overlap(one, other), expect, "{one} {other}");
             assert_eq!(overlap(other, one), expect, "{other} {one}");

@@ -162,7 +162,6 @@ mod tests {
             "docs/AGENTS.md",
             ".claude/commands/a.md",
             ".claude/settings.md",
-            "docs/settings.json",
             "sub/.claude/settings.json",
         ] {
             check(open, true, true);
