@@ -2,7 +2,6 @@
 //!
 //! Never: two lines for one call, however often it is begun.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,6 +16,7 @@ use longhaul_core::time::Clock;
 
 use crate::ask::{aside, card, typed};
 use crate::jsonl::Jsonl;
+use crate::location::Location;
 use crate::place::Trouble;
 
 const SUMMARY_LENGTH_MAX: usize = 4_000;
@@ -43,7 +43,7 @@ struct Input {
 
 impl LogInteraction {
     /// The tool over this file of JSON lines, which is made with the first one.
-    pub fn new(file: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
+    pub fn new(file: impl Into<Location>, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
         let properties = json!({
             "summary": {
                 "type": "string",
@@ -104,7 +104,7 @@ impl Tool for LogInteraction {
         let (lines, key) = (self.lines.clone(), around.key.clone());
         aside(move || {
             add(&lines, &key, &line).map_err(|why| {
-                let path = lines.path().display();
+                let path = lines.path();
                 refusal(format!("the log `{path}` {why}"))
             })
         })

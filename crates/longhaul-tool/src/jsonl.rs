@@ -4,18 +4,20 @@
 //! Never: changes a line that stands, follows a link, or stumbles over a last
 //! line that a crash has torn.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{self as sys, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use crate::location::Location;
 use crate::place::Trouble;
 
 /// A line that is longer was not written by us, and is passed over.
@@ -26,53 +28,55 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where the file is.
 #[derive(Debug, Clone)]
-pub(crate) struct Jsonl(Arc<Path>);
+pub(crate) struct Jsonl(Arc<Location>);
 
 impl Jsonl {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self(path.into())
+    pub(crate) fn new(location: Location) -> Self {
+        Self(Arc::new(location))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
+    /// The path, for messages.
+    pub(crate) fn path(&self) -> String {
+        self.0.path().display().to_string()
     }
 
     /// Opens the file while nobody else does; made where it is missing.
     pub(crate) fn hold(&self) -> Result<Held, Trouble> {
-        let folder = match self.0.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            Some(_) | None => Path::new("."),
-        };
-        fs::create_dir_all(folder)?;
-        let is_new = fs::symlink_metadata(&self.0).is_err();
-        let held = self.open(OFlags::CREATE)?;
+        let (folder, name) = self.0.make_parent()?;
+        let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        let held = open((&folder, name), OFlags::CREATE)?;
         if is_new {
-            File::open(folder)?.sync_all()?;
+            sys::fsync(&folder)?;
         }
         Ok(held)
     }
 
     /// Opens the file while nobody else does, if it is there.
     pub(crate) fn hold_if_there(&self) -> Result<Option<Held>, Trouble> {
-        match self.open(OFlags::empty()) {
+        let (folder, name) = match self.0.open_parent() {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened?,
+        };
+        match open((&folder, name), OFlags::empty()) {
             Err(Trouble::Missing) => Ok(None),
             held => held.map(Some),
         }
     }
+}
 
-    fn open(&self, more: OFlags) -> Result<Held, Trouble> {
-        // Without NONBLOCK a pipe of that name would hold us until somebody writes.
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mode = Mode::from_raw_mode(0o600);
-        let handle = sys::open(&*self.0, flags | OFlags::CLOEXEC | more, mode)?;
-        let kind = FileType::from_raw_mode(sys::fstat(&handle)?.st_mode);
-        if kind != FileType::RegularFile {
-            return Err(Trouble::Strange);
-        }
-        let held = Held(File::from(handle));
-        held.lock()?;
-        Ok(held)
+/// Opens the file `name` in `folder`, and locks it.
+fn open((folder, name): (&OwnedFd, &OsStr), more: OFlags) -> Result<Held, Trouble> {
+    // Without NONBLOCK a pipe of that name would hold us until somebody writes.
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::from_raw_mode(0o600);
+    let handle = sys::openat(folder, name, flags | OFlags::CLOEXEC | more, mode)?;
+    let kind = FileType::from_raw_mode(sys::fstat(&handle)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(Trouble::Strange);
     }
+    let held = Held(File::from(handle));
+    held.lock()?;
+    Ok(held)
 }
 
 /// The open file. The lock ends with it, so with a crash too.

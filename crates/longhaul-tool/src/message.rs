@@ -26,6 +26,7 @@ use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::ask::{aside, card, typed};
 use crate::jsonl::Jsonl;
+use crate::location::Location;
 use crate::message::parcel::{Parcel, TEXT_LENGTH_MAX, recipient, refusal};
 use crate::message::record::{Intent, Record, State};
 use crate::message::way::{TAKEN_OVER, Way};
@@ -43,7 +44,7 @@ pub struct Messages {
     /// On which way.
     pub deliver: Deliver,
     /// Where deliveries are written down.
-    pub record: PathBuf,
+    pub record: Location,
     /// Where relative paths begin and programs work.
     pub root: PathBuf,
     /// Whether a webhook may be at a private address.
@@ -88,7 +89,7 @@ impl SendMessage {
                 timeout: Some(Millis::from_secs(120)),
                 ..card("send_message", description, properties, &["text"])?
             },
-            record: Record(Jsonl::new(messages.root.join(messages.record))),
+            record: Record(Jsonl::new(messages.record.based_in(&messages.root))),
             way: Way {
                 deliver: messages.deliver.based_in(&messages.root),
                 root: messages.root,
@@ -119,7 +120,7 @@ impl SendMessage {
                 at,
             };
             record.intend(&intent).map_err(|why| {
-                let path = record.0.path().display();
+                let path = record.0.path();
                 refusal(format!("the record of deliveries `{path}` {why}"))
             })
         })

@@ -4,15 +4,16 @@
 //! Never: joins a path from what a model said, or follows a link inside the
 //! directory. So whoever swaps a link in between two steps gains nothing.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::location::Location;
 use crate::spelling::fold;
 
 /// Why a file or a folder can't be reached.
@@ -83,16 +84,16 @@ pub(crate) fn stamp(stat: &Stat) -> Stamp {
 /// Where the directory is.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    root: Arc<Path>,
+    root: Arc<Location>,
     /// Files and folders that nobody enters, wherever they are.
     kept: Arc<[PathBuf]>,
 }
 
 impl Place {
-    /// The directory at this path.
-    pub(crate) fn new(root: PathBuf) -> Self {
+    /// The directory at this location.
+    pub(crate) fn new(root: impl Into<Location>) -> Self {
         Self {
-            root: root.into(),
+            root: Arc::new(root.into()),
             kept: Arc::default(),
         }
     }
@@ -115,20 +116,14 @@ impl Place {
     }
 
     /// Makes the directory.
-    pub(crate) fn make(&self) -> io::Result<()> {
-        if self.root.is_dir() {
-            return Ok(());
-        }
-        fs::create_dir_all(&self.root)?;
-        let above = self.root.parent().filter(|above| *above != Path::new(""));
-        File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+    pub(crate) fn make(&self) -> Result<(), Trouble> {
+        self.root.make_folder()?;
+        Ok(())
     }
 
-    /// The directory itself. The root alone may be a link: it is the owner's
-    /// choice, not a model's.
+    /// The directory itself.
     pub(crate) fn open(&self) -> Result<Folder, Trouble> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let handle = sys::open(&*self.root, flags, Mode::empty())?;
+        let handle = self.root.open_folder()?;
         // Known by what they are: another name for them opens nothing.
         let kept = self.kept.iter();
         let kept = kept.filter_map(|path| sys::stat(path).ok());

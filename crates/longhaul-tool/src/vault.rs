@@ -11,13 +11,13 @@ mod spot;
 mod write;
 mod yaml;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_core::id::BadId;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
+use crate::location::Location;
 use crate::place::Place;
 use crate::vault::list::VaultList;
 use crate::vault::read::VaultRead;
@@ -31,8 +31,8 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The vault in the directory `root`, which itself may be a link.
-    pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+    /// The vault in the directory `root`.
+    pub fn new(root: impl Into<Location>, clock: Arc<dyn Clock>) -> Self {
         Self {
             place: Place::new(root.into()),
             clock,

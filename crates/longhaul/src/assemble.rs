@@ -126,7 +126,7 @@ impl std::fmt::Debug for Opening {
 /// The file that holds the runs.
 pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
     match config.store() {
-        StoreUrl::Sqlite(path) => Ok(path),
+        StoreUrl::Sqlite(file) => Ok(file.path()),
         StoreUrl::Postgres(_) => Err(AssembleError::NotYet(
             "this build keeps runs in SQLite only; set `[store] url` to `sqlite:PATH`".into(),
         )),
@@ -220,15 +220,14 @@ fn shell(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, Assem
 
 fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbox, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
-        Vault::new(config.data().join("vault"), clock.clone()).tools()?;
+        Vault::new(config.data_location().join("vault"), clock.clone()).tools()?;
     let files = Files::new(&config.root, clock.clone()).without(own(config));
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::FOLDERS).without(own(config));
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
-    let witness_file = config.tool("witness").remove("file");
-    if let Some(file) = witness_file.as_ref().and_then(serde_json::Value::as_str) {
-        tools.extend(witness::tools(config.root.join(file), clock)?);
+    if let Some(file) = config.witness_file() {
+        tools.extend(witness::tools(file, clock)?);
     }
     Ok(Toolbox::new(tools)?)
 }
@@ -238,6 +237,7 @@ fn equipped(config: &Config, clock: &Arc<dyn Clock>, out: &Out) -> Result<Toolbo
 fn own(config: &Config) -> Vec<PathBuf> {
     let mut own = vec![config.data()];
     if let StoreUrl::Sqlite(store) = config.store() {
+        let store = store.path();
         let beside = ["-wal", "-shm", "-journal"].map(|end| {
             let mut file = store.clone().into_os_string();
             file.push(end);

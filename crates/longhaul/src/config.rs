@@ -5,6 +5,7 @@
 //!
 //! Never: reads the environment of the process. It is handed in.
 
+mod confine;
 pub mod dotenv;
 pub mod env;
 pub mod fault;

@@ -3,18 +3,19 @@
 //! Never: a shell, and never the same message by two ways.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use url::Url;
 
+use crate::location::Location;
 use crate::outbound::hop::{address, said};
 
 /// How messages are delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Deliver {
     /// Added to this file as a line of JSON.
-    File(PathBuf),
+    File(Location),
     /// Given to this program on its standard input, with these words.
     Command(Vec<String>),
     /// Posted to this address.
@@ -34,7 +35,7 @@ impl Deliver {
     /// The same, with a file that is looked for from this directory.
     pub(super) fn based_in(self, dir: &Path) -> Self {
         match self {
-            Self::File(path) => Self::File(dir.join(path)),
+            Self::File(file) => Self::File(file.based_in(dir)),
             other @ (Self::Command(_) | Self::Webhook(_)) => other,
         }
     }
@@ -44,7 +45,7 @@ impl fmt::Debug for Deliver {
     /// Words and paths of addresses may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::File(path) => write!(f, "file:{}", path.path().display()),
             Self::Command(argv) => {
                 let program = argv.first().map_or("", String::as_str);
                 write!(f, "command:{program} ...")
@@ -121,7 +122,7 @@ mod tests {
 
     fn check(text: &str, expected: Result<&str, &str>) {
         let said = text.parse::<Deliver>().map(|deliver| match deliver {
-            Deliver::File(path) => format!("file {}", path.display()),
+            Deliver::File(path) => format!("file {}", path.path().display()),
             Deliver::Command(argv) => format!("command {}", argv.join("|")),
             Deliver::Webhook(url) => format!("webhook {url}"),
         });

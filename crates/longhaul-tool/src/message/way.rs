@@ -144,7 +144,7 @@ impl Outbox {
         record: Record,
         epoch: Epoch,
     ) -> Result<String, Undelivered> {
-        let said = self.0.path().display().to_string();
+        let said = self.0.path();
         let added = aside(move || Ok(self.add(&parcel, &record, epoch)));
         let (why, sure) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),

@@ -2,26 +2,24 @@
 //!
 //! Never: a second way out beside it, or a door that only a stranger's file opens.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_tool::outbound::{Doors, Guarded};
-use longhaul_tool::{HttpFetch, LogInteraction};
+use longhaul_tool::{HttpFetch, Location, LogInteraction};
 
-use crate::assemble::sender::{Sender, leaves, sender};
+use crate::assemble::sender::{Sender, sender};
+use crate::config::key::LOG_FILE;
 use crate::config::layer;
 use crate::config::settings::Config;
-use crate::config::value::{Origin, Value};
+use crate::config::value::Value;
 use crate::trust::sends::{self, ALLOW};
 use crate::trust::warden::Warden;
 
 /// Where interactions are logged without a word, in the data folder.
 const INTERACTIONS: &str = "interactions.jsonl";
-
-/// The setting that says where else.
-const LOG_FILE: &str = "tools.log_interaction.file";
 
 /// Everything that leaves the project.
 #[derive(Debug)]
@@ -75,19 +73,13 @@ fn yours(config: &Config) -> Vec<String> {
     allow
 }
 
-fn log_file(config: &Config) -> Result<PathBuf, String> {
+fn log_file(config: &Config) -> Result<Location, String> {
     let set = config.tool("log_interaction").remove("file");
-    let file = match set.as_ref().map(serde_json::Value::as_str) {
-        None => return Ok(config.data().join(INTERACTIONS)),
-        Some(Some(file)) if !file.trim().is_empty() => PathBuf::from(file),
-        Some(_) => return Err(format!("`{LOG_FILE}` is no text: write the path of a file")),
-    };
-    let origin = config.settings.get(LOG_FILE).map(|setting| &setting.origin);
-    if matches!(origin, Some(Origin::ProjectFile(..))) && leaves(&config.root, &file) {
-        let file = file.display();
-        return Err(format!(
-            "`{LOG_FILE}` leads out of the project, which only your own settings may: {file}"
-        ));
+    match set.as_ref().map(serde_json::Value::as_str) {
+        None => Ok(config.data_location().join(INTERACTIONS)),
+        Some(Some(file)) if !file.trim().is_empty() => {
+            Ok(config.location(LOG_FILE, Path::new(file)))
+        }
+        Some(_) => Err(format!("`{LOG_FILE}` is no text: write the path of a file")),
     }
-    Ok(config.root.join(file))
 }

@@ -3,7 +3,7 @@
 //! Never: hands a message to a program of a stranger's, or writes outside the
 //! project because the project says so.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -44,23 +44,16 @@ pub(crate) fn sender(
     clock: &Arc<dyn Clock>,
     out: &Arc<Guarded>,
 ) -> Result<Sender, String> {
-    let data = config.data();
+    let data = config.data_location();
     let set = config.tool(SENDER).remove("deliver");
     let deliver = match set.as_ref().map(serde_json::Value::as_str) {
         None => Deliver::File(data.join(OUTBOX)),
-        Some(Some(text)) => text.parse().map_err(|bad| format!("`{DELIVER}`: {bad}"))?,
+        Some(Some(text)) => match text.parse().map_err(|bad| format!("`{DELIVER}`: {bad}"))? {
+            Deliver::File(file) => Deliver::File(config.location(DELIVER, &file.path())),
+            other @ (Deliver::Command(_) | Deliver::Webhook(_)) => other,
+        },
         Some(None) => return Err(format!("`{DELIVER}` is no text: write `file:PATH`")),
     };
-    if let Deliver::File(file) = &deliver
-        && set.is_some()
-        && sends::is_the_project_s(config, DELIVER)
-        && leaves(&config.root, file)
-    {
-        return Err(format!(
-            "`{DELIVER}` leads out of the project, which only your own settings may: {}",
-            file.display()
-        ));
-    }
     let messages = Messages {
         deliver,
         record: data.join(RECORD),
@@ -72,13 +65,6 @@ pub(crate) fn sender(
         tool: Arc::new(tool.map_err(|bad| bad.to_string())?),
         deliver: sends::deliver(config),
     })
-}
-
-/// Whether a path as it is written lies outside this folder.
-pub(crate) fn leaves(root: &Path, file: &Path) -> bool {
-    let whole = root.join(file);
-    let up = |part: Component<'_>| part == Component::ParentDir;
-    !whole.starts_with(root) || whole.components().any(up)
 }
 
 /// The servers' tools, the one that runs commands, and the sender where it waits

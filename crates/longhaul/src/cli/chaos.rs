@@ -129,7 +129,6 @@ impl Chaos {
     fn storm(&self, scratch: &Scratch, plan: &Plan) -> anyhow::Result<Option<Left>> {
         let house = scratch.open()?;
         self.may_begin(&house, plan)?;
-        let skip = lines(scratch)?.len();
         runtime::small()?.block_on(async {
             let begun = SystemClock.nanos();
             let mut terminated = signal(SignalKind::terminate())?;
@@ -142,10 +141,7 @@ impl Chaos {
             };
             let took_ms = (SystemClock.nanos() - begun) / 1_000_000;
             let journals = journals(&house, &log).await?;
-            // A witness file outside the folder may have had lines before.
-            let seen = lines(scratch)?;
-            let seen = seen.get(skip..).unwrap_or_default();
-            let tally = judge(&journals, seen);
+            let tally = judge(&journals, &lines(scratch)?);
             Ok(Some(Left {
                 log,
                 tally,

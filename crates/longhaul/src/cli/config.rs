@@ -118,6 +118,7 @@ fn lines(config: &Settled) -> Vec<(String, serde_json::Value, String)> {
 fn store(config: &Settled) -> String {
     match config.store() {
         StoreUrl::Sqlite(path) => {
+            let path = path.path();
             let path = path.strip_prefix(&config.root).unwrap_or(&path);
             format!("sqlite:{}", path.display())
         }

@@ -3,17 +3,18 @@
 //! Never: interprets them; the library does that.
 
 use anyhow::Context as _;
-use longhaul::config::settings::Config;
+use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::Surroundings;
 use longhaul::config::{dotenv, load};
 
 use crate::cli::say;
 
 /// Variables that decide what is trusted, and what is open to tools.
-const VOUCHES: [&str; 5] = [
+const VOUCHES: [&str; 6] = [
     "LONGHAUL_TRUST",
     "LONGHAUL_OUTBOUND_ALLOW",
     "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER",
+    WITNESS_FILE,
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
 ];

@@ -66,6 +66,16 @@ impl Env {
         said(&self.all, name)
     }
 
+    /// A variable that the real environment sets, and not only the project's `.env`.
+    pub fn real(&self, name: &str) -> Option<&str> {
+        self.var(name).filter(|_| !self.is_filed(name))
+    }
+
+    /// Whether only the project's `.env` sets this variable.
+    pub fn is_filed(&self, name: &str) -> bool {
+        self.filed.contains(name)
+    }
+
     /// All that are set to something.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = self.all.keys().map(String::as_str);

@@ -9,6 +9,9 @@ use crate::config::known::APIS;
 /// The setting that says where `send_message` delivers.
 pub const DELIVER: &str = "tools.send_message.deliver";
 
+/// The setting that says where `log_interaction` writes.
+pub const LOG_FILE: &str = "tools.log_interaction.file";
+
 /// The variables whose values are secrets. Every layer adds to them.
 pub const SECRETS: &str = "secrets.names";
 
@@ -296,14 +299,9 @@ pub const KEYS: &[Key] = &[
         "where messages go: file:PATH, webhook:URL or command:PROGRAM ARG",
     ),
     key(
-        "tools.log_interaction.file",
+        LOG_FILE,
         Kind::Any,
         "the file that interactions are written to",
-    ),
-    key(
-        "tools.witness.file",
-        Kind::Any,
-        "the file that the witness of `longhaul chaos` writes to",
     ),
 ];
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::config::confine;
 use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::fault::{ConfigError, Fault, Spot};
@@ -61,7 +62,7 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         });
     }
     let root = project.clone().unwrap_or_else(|| here.cwd.clone());
-    Ok(Config {
+    let config = Config {
         in_project: project.is_some(),
         project_file: project_file.filter(|path| path.is_file()),
         user_file,
@@ -70,7 +71,11 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         env: Env::of(here).hiding(dotenv::read(&root).unwrap_or_default().values),
         notes: notes(here),
         root,
-    })
+    };
+    match confine::faults(&config) {
+        faults if faults.is_empty() => Ok(config),
+        faults => Err(ConfigError { faults }),
+    }
 }
 
 #[derive(Default)]
@@ -137,7 +142,10 @@ impl Pile {
             };
             match key.kind.read_words(words) {
                 Ok(value) => {
-                    let origin = Origin::Environment(name);
+                    let origin = match here.filed.contains(&name) {
+                        true => Origin::EnvFile(name),
+                        false => Origin::Environment(name),
+                    };
                     self.set(key.path, Setting { value, origin });
                 }
                 Err(message) => self.faults.push(Fault {

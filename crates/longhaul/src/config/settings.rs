@@ -3,7 +3,7 @@
 //! Never: a default of its own. What holds without a word is in the table of keys.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::retry::RetryPolicy;
@@ -11,12 +11,16 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::Micros;
 use longhaul_engine::agent::Defaults;
 use longhaul_model::prices::{BadPrice, Prices};
+use longhaul_tool::Location;
 use serde_json::{Map, Value as Json};
 
 use crate::config::env::Env;
 use crate::config::key::SECRETS;
 use crate::config::own_prices;
-use crate::config::value::{Setting, Value};
+use crate::config::value::{Origin, Setting, Value};
+
+/// The variable that switches the witness tools on.
+pub const WITNESS_FILE: &str = "LONGHAUL_TOOLS_WITNESS_FILE";
 
 /// Everything that is set, each with its origin.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +47,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// In this file.
-    Sqlite(PathBuf),
+    Sqlite(Location),
     /// At this server.
     Postgres(String),
 }
@@ -73,22 +77,48 @@ pub struct Models {
 impl Config {
     /// The folder for what the runtime keeps.
     pub fn data(&self) -> PathBuf {
-        self.root.join(self.text("data").unwrap_or_default())
+        self.data_location().path()
+    }
+
+    /// The folder for what the runtime keeps. Unless the user chose it, it lies below the root
+    /// and no link leads to it.
+    pub fn data_location(&self) -> Location {
+        let data = self.text("data").unwrap_or_default();
+        self.location("data", Path::new(data))
+    }
+
+    /// The location of a file that the setting `key` names. What the project itself or a default
+    /// names lies below the root, and no link leads to it.
+    pub(crate) fn location(&self, key: &str, path: &Path) -> Location {
+        let origin = self.settings.get(key).map(|setting| &setting.origin);
+        let is_users = origin.is_some_and(|origin| {
+            !origin.is_project() && !matches!(origin, Origin::Default)
+        });
+        // Loading has refused paths of the project that lead out.
+        let below = Location::below(&self.root, path).filter(|_| !is_users);
+        below.unwrap_or_else(|| Location::Anywhere(self.root.join(path)))
     }
 
     /// Where runs are kept; a relative file is relative to the root.
     pub fn store(&self) -> StoreUrl {
         match self.text("store.url") {
-            None => StoreUrl::Sqlite(self.data().join("longhaul.db")),
+            None => StoreUrl::Sqlite(self.data_location().join("longhaul.db")),
             Some(url) => match url.strip_prefix("sqlite:") {
                 Some(path) => {
                     // `sqlite:///x` is how other programs write an absolute file.
                     let path = path.strip_prefix("//").unwrap_or(path);
-                    StoreUrl::Sqlite(self.root.join(path))
+                    StoreUrl::Sqlite(self.location("store.url", Path::new(path)))
                 }
                 None => StoreUrl::Postgres(url.to_owned()),
             },
         }
+    }
+
+    /// The file of the witness tools, which `chaos`, `bench` and tests use. Only the real
+    /// environment switches these tools on.
+    pub fn witness_file(&self) -> Option<PathBuf> {
+        let file = self.env.real(WITNESS_FILE)?;
+        Some(self.root.join(file))
     }
 
     /// How a worker works.

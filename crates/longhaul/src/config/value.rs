@@ -129,10 +129,23 @@ pub enum Origin {
     ProjectFile(PathBuf, usize),
     /// This variable of the environment.
     Environment(String),
+    /// This variable of the project's `.env`.
+    EnvFile(String),
     /// This flag.
     Flag(String),
     /// Several, each a part of it.
     Together(Vec<Self>),
+}
+
+impl Origin {
+    /// Whether a file of the project says so, and nobody else.
+    pub fn is_project(&self) -> bool {
+        match self {
+            Self::ProjectFile(..) | Self::EnvFile(_) => true,
+            Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
+            Self::Together(all) => all.iter().any(Self::is_project),
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -142,6 +155,7 @@ impl fmt::Display for Origin {
             Self::UserFile(path, line) => write!(f, "user file {}:{line}", path.display()),
             Self::ProjectFile(path, line) => write!(f, "project file {}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment {name}"),
+            Self::EnvFile(name) => write!(f, ".env {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
             Self::Together(all) => {
                 let all: Vec<String> = all.iter().map(ToString::to_string).collect();
@@ -178,7 +192,7 @@ impl Setting {
             Origin::UserFile(..) | Origin::ProjectFile(..) => {
                 Origin::Together(vec![self.origin, more.origin])
             }
-            Origin::Environment(_) | Origin::Flag(_) => {
+            Origin::Environment(_) | Origin::EnvFile(_) | Origin::Flag(_) => {
                 Origin::Together(vec![self.origin, more.origin])
             }
         };

@@ -59,13 +59,13 @@ fn fault(setting: &Setting, message: &str) -> Fault {
 }
 
 /// Where it is mended.
-fn spot(origin: &Origin) -> Spot {
+pub(crate) fn spot(origin: &Origin) -> Spot {
     let at = |path: &std::path::Path, line| {
         Spot::File(path.to_path_buf(), Some(Place { line, column: 1 }))
     };
     match origin {
         Origin::UserFile(path, line) | Origin::ProjectFile(path, line) => at(path, *line),
-        Origin::Environment(name) => Spot::Environment(name.clone()),
+        Origin::Environment(name) | Origin::EnvFile(name) => Spot::Environment(name.clone()),
         Origin::Flag(name) => Spot::Flag(name.clone()),
         Origin::Together(all) => all.last().map_or(Spot::Default("providers"), spot),
         Origin::Default => Spot::Default("providers"),

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use crate::config::key::DELIVER;
 use crate::config::known;
 use crate::config::settings::Config;
-use crate::config::value::{Origin, Value};
+use crate::config::value::Value;
 use crate::trust::thing::{Kind, Thing};
 
 /// The setting that opens addresses.
@@ -55,7 +55,7 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
     let headers = path("headers");
     let yours: Vec<&str> = config
         .below(&headers)
-        .filter(|(_, header)| !matches!(header.origin, Origin::ProjectFile(..)))
+        .filter(|(_, header)| !header.origin.is_project())
         .map(|(name, _)| name)
         .collect();
     if keys.is_empty() && yours.is_empty() {
@@ -119,7 +119,7 @@ pub fn outbound(config: &Config) -> Option<Thing> {
 /// Whether the project's own file says this.
 pub(crate) fn is_the_project_s(config: &Config, path: &str) -> bool {
     let setting = config.settings.get(path);
-    setting.is_some_and(|setting| matches!(setting.origin, Origin::ProjectFile(..)))
+    setting.is_some_and(|setting| setting.origin.is_project())
 }
 
 /// Whether an address is this machine's. What can't be read is elsewhere.

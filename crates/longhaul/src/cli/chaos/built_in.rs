@@ -13,7 +13,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("scripts/storm.yaml", SCRIPT),
 ];
 
-const TOML: &str = "[tools.witness]\nfile = \"witness.jsonl\"\n";
+const TOML: &str = "";
 
 const AGENT_FILE: &str = "---
 description: Twelve turns of looking, putting and sending, to be killed in the middle.

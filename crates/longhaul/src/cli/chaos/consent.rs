@@ -2,8 +2,6 @@
 //!
 //! Never: takes silence, or a missing terminal, for a yes.
 
-use std::path::{Component, Path};
-
 use longhaul::assemble::House;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::toolbox::Equipped;
@@ -53,12 +51,11 @@ fn concerns(house: &House, agent: &Agent) -> Vec<String> {
         .map(|name| models.names.get(name).unwrap_or(name))
         .filter(|name| !name.starts_with("scripted/"))
         .map(|name| format!("{name} is asked for real, and again after many a kill"));
-    let stays = witness_stays(house);
     let outside = agent
         .tools
         .iter()
         .filter(|tool| !INSIDE.contains(&tool.as_str()) && !is_control(house, tool))
-        .filter(|tool| !(stays && tool.starts_with(WITNESS)))
+        .filter(|tool| !tool.starts_with(WITNESS))
         .map(|tool| format!("{tool} may act on the world outside the storm's folder"));
     real.chain(outside).collect()
 }
@@ -67,14 +64,4 @@ fn concerns(house: &House, agent: &Agent) -> Vec<String> {
 fn is_control(house: &House, tool: &str) -> bool {
     let equipped = house.longhaul.ports().tools.find(tool);
     equipped.is_some_and(Equipped::is_control)
-}
-
-/// Whether the witness file lies in the project's folder, and so in its copy.
-fn witness_stays(house: &House) -> bool {
-    let file = house.config.tool("witness").remove("file");
-    let file = file.as_ref().and_then(serde_json::Value::as_str);
-    file.is_some_and(|file| {
-        let mut parts = Path::new(file).components();
-        parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-    })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use longhaul::assemble::{House, Opening, agents, open, toolbox};
 use longhaul::config::load;
-use longhaul::config::settings::Config;
+use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
 use longhaul::trust::VARIABLE;
 use longhaul_core::time::Clock;
@@ -99,6 +99,8 @@ impl Scratch {
         let store = format!("sqlite:{}", text(&data.join("longhaul.db"))?);
         here.env.insert("LONGHAUL_DATA".to_owned(), text(&data)?);
         here.env.insert("LONGHAUL_STORE".to_owned(), store);
+        here.env
+            .insert(WITNESS_FILE.to_owned(), "witness.jsonl".to_owned());
         here.cwd = root;
         let config = load::load(&here, &[])?;
         Ok(Self {
@@ -126,8 +128,7 @@ impl Scratch {
 
     /// The file in which the witness tools leave their lines, if there are any.
     pub(crate) fn witness(&self) -> Option<PathBuf> {
-        let file = self.config.tool("witness").remove("file")?;
-        Some(self.root().join(file.as_str()?))
+        self.config.witness_file()
     }
 
     /// Leaves the folder where it is.

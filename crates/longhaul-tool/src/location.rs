@@ -1,0 +1,283 @@
+//! Where a file or folder of the runtime lies, and how it is opened.
+//!
+//! Invariant: below a project's folder each path component is opened from the handle of the
+//! one before it, and a symbolic link is refused. A cloned project can't lead out of its folder,
+//! and replacing a folder by a link between two steps changes nothing.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{self as sys, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// The mode of folders that the runtime makes: only their owner may enter.
+const FOLDER_MODE: u32 = 0o700;
+
+/// The path of a file or folder, and whether links on the way are followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// Below a project's folder. The folder itself may be reached by links, nothing below it.
+    Below {
+        /// The project's folder.
+        root: PathBuf,
+        /// The path from there, of plain names only.
+        relative: PathBuf,
+    },
+    /// A path that the user chose. Links on the way are followed.
+    Anywhere(PathBuf),
+}
+
+impl<P: Into<PathBuf>> From<P> for Location {
+    fn from(path: P) -> Self {
+        Self::Anywhere(path.into())
+    }
+}
+
+impl Location {
+    /// The path `relative` below `root`. `None` if its text alone leads out: it is absolute or
+    /// holds `..`.
+    pub fn below(root: &Path, relative: &Path) -> Option<Self> {
+        let mut plain = PathBuf::new();
+        for part in relative.components() {
+            match part {
+                Component::Normal(name) => plain.push(name),
+                Component::CurDir => {}
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+            }
+        }
+        Some(Self::Below {
+            root: root.to_path_buf(),
+            relative: plain,
+        })
+    }
+
+    /// The whole path, for messages and for programs that open files by path.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Below { root, relative } => root.join(relative),
+            Self::Anywhere(path) => path.clone(),
+        }
+    }
+
+    /// Like this one, but a relative path that the user chose begins in `folder`.
+    #[must_use]
+    pub fn based_in(self, folder: &Path) -> Self {
+        match self {
+            Self::Below { .. } => self,
+            Self::Anywhere(path) => Self::Anywhere(folder.join(path)),
+        }
+    }
+
+    /// The file or folder `name` in this folder.
+    #[must_use]
+    pub fn join(&self, name: &str) -> Self {
+        match self {
+            Self::Below { root, relative } => Self::Below {
+                root: root.clone(),
+                relative: relative.join(name),
+            },
+            Self::Anywhere(path) => Self::Anywhere(path.join(name)),
+        }
+    }
+
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// `NOENT` if it is missing; `LOOP` or `NOTDIR` at a link.
+    pub fn open_folder(&self) -> Result<OwnedFd, Errno> {
+        match self {
+            Self::Below { root, relative } => walk(root, relative, enter),
+            Self::Anywhere(path) => open_any(path),
+        }
+    }
+
+    /// Opens the folder, and makes it and those above it where they are missing. New names are
+    /// on the disk when this returns.
+    ///
+    /// # Errors
+    /// `LOOP` or `NOTDIR` at a link, and whatever the system says.
+    pub fn make_folder(&self) -> Result<OwnedFd, Errno> {
+        match self {
+            Self::Below { root, relative } => walk(root, relative, enter_or_make),
+            Self::Anywhere(path) => {
+                let mut missing = Vec::new();
+                let mut above = path.as_path();
+                let mut folder = loop {
+                    match open_any(above) {
+                        Err(Errno::NOENT) => {}
+                        opened => break opened?,
+                    }
+                    let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
+                        return Err(Errno::NOENT);
+                    };
+                    missing.push(name);
+                    above = parent;
+                };
+                for name in missing.into_iter().rev() {
+                    folder = enter_or_make(&folder, name)?;
+                }
+                Ok(folder)
+            }
+        }
+    }
+
+    /// Opens the folder that holds this file, and says the file's name.
+    ///
+    /// # Errors
+    /// Like [`Self::open_folder`]; `INVAL` if the path has no file name.
+    pub fn open_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
+        let (parent, name) = self.split()?;
+        Ok((parent.open_folder()?, name))
+    }
+
+    /// Like [`Self::open_parent`], but makes missing folders.
+    ///
+    /// # Errors
+    /// Like [`Self::make_folder`].
+    pub fn make_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
+        let (parent, name) = self.split()?;
+        Ok((parent.make_folder()?, name))
+    }
+
+    fn split(&self) -> Result<(Self, &OsStr), Errno> {
+        let (Self::Below { relative: path, .. } | Self::Anywhere(path)) = self;
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let parent = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let parent = match self {
+            Self::Below { root, .. } => Self::Below {
+                root: root.clone(),
+                relative: parent,
+            },
+            Self::Anywhere(_) => Self::Anywhere(parent),
+        };
+        Ok((parent, name))
+    }
+
+    /// The bytes of a regular file, at most `bytes_max`; `None` if it holds more.
+    ///
+    /// # Errors
+    /// `NOENT` if it is missing, `LOOP` or `NOTDIR` at a link, `INVAL` if it is no regular file.
+    pub fn read(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
+        let (folder, name) = self.open_parent()?;
+        // Without NONBLOCK a pipe of that name would wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = sys::openat(&folder, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(sys::fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        let mut bytes = Vec::new();
+        let file = File::from(file);
+        let read = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok((bytes.len() <= bytes_max).then_some(bytes))
+    }
+}
+
+/// Opens a folder that the user chose.
+fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
+    let path = match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    sys::open(path, flags, Mode::empty())
+}
+
+/// Goes from `root` down to `relative`, one step per component.
+fn walk(
+    root: &Path,
+    relative: &Path,
+    step: fn(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    let mut folder = open_any(root)?;
+    for part in relative.components() {
+        let Component::Normal(name) = part else {
+            return Err(Errno::INVAL);
+        };
+        folder = step(&folder, name)?;
+    }
+    Ok(folder)
+}
+
+fn enter(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    sys::openat(folder, name, flags, Mode::empty())
+}
+
+fn enter_or_make(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    match enter(folder, name) {
+        Err(Errno::NOENT) => {}
+        entered => return entered,
+    }
+    match sys::mkdirat(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
+        // Another process made it meanwhile.
+        Err(Errno::EXIST) => {}
+        made => {
+            made?;
+            sys::fsync(folder)?;
+        }
+    }
+    enter(folder, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_path_that_leads_out_by_its_text_is_refused() {
+        let root = Path::new("/project");
+        for (relative, path) in [
+            ("a/b", Some("/project/a/b")),
+            ("./a/./b", Some("/project/a/b")),
+            ("", Some("/project")),
+            ("/etc/passwd", None),
+            ("../a", None),
+            ("a/../b", None),
+        ] {
+            let found = Location::below(root, Path::new(relative)).map(|found| found.path());
+            assert_eq!(found.as_deref(), path.map(Path::new), "{relative}");
+        }
+    }
+
+    #[test]
+    fn no_link_below_the_root_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        let outside = folder.path().join("outside");
+        fs::create_dir_all(root.join("real")).unwrap();
+        fs::create_dir_all(outside.join("deep")).unwrap();
+        fs::write(outside.join("secret"), "secret").unwrap();
+        fs::write(root.join("real/file"), "text").unwrap();
+        symlink(&outside, root.join("link")).unwrap();
+        symlink(outside.join("secret"), root.join("real/linked")).unwrap();
+        let at = |relative: &str| Location::below(&root, Path::new(relative)).unwrap();
+        assert_eq!(at("real/file").read(4), Ok(Some(b"text".to_vec())));
+        assert_eq!(at("real/file").read(3), Ok(None));
+        assert_eq!(at("real/none").read(9), Err(Errno::NOENT));
+        assert_eq!(at("real").read(9), Err(Errno::INVAL));
+        for refused in ["link/secret", "real/linked"] {
+            let said = at(refused).read(9);
+            assert!(
+                matches!(said, Err(Errno::LOOP | Errno::NOTDIR)),
+                "{refused}: {said:?}"
+            );
+        }
+        assert!(at("link").open_folder().is_err());
+        assert!(at("link/deep").make_folder().is_err());
+        assert!(at("link/new").make_folder().is_err());
+        assert!(!outside.join("new").exists());
+        at("real/a/b").make_folder().unwrap();
+        assert!(root.join("real/a/b").is_dir());
+        // A user's own choice may be a link.
+        assert!(Location::from(root.join("link")).open_folder().is_ok());
+        Location::from(root.join("link/new/er")).make_folder().unwrap();
+        assert!(outside.join("new/er").is_dir());
+    }
+}

@@ -1,0 +1,96 @@
+//! Refuses paths that lead out of a project where the project itself chose them.
+//!
+//! The user's own file, the real environment and flags may name any path. What comes with the
+//! project may not, for a cloned repository would write wherever it likes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longhaul_tool::Location;
+use longhaul_tool::message::Deliver;
+use serde_json::Value as Json;
+
+use crate::config::fault::{Fault, Spot};
+use crate::config::key::{DELIVER, LOG_FILE};
+use crate::config::settings::{Config, StoreUrl};
+use crate::config::value::Value;
+use crate::config::whole::spot;
+use crate::written::plain_line;
+
+/// What is wrong with the paths of this project.
+pub(crate) fn faults(config: &Config) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = ["data", "store.url", DELIVER, LOG_FILE]
+        .into_iter()
+        .filter_map(|key| outside(config, key))
+        .collect();
+    if faults.is_empty() {
+        let mut links: Vec<PathBuf> = kept(config)
+            .iter()
+            .filter_map(|path| link(&config.root, path))
+            .collect();
+        links.dedup();
+        faults.extend(links.into_iter().map(linked));
+    }
+    faults
+}
+
+/// The fault of a setting of the project whose path leads out of it.
+fn outside(config: &Config, key: &str) -> Option<Fault> {
+    let setting = config.settings.get(key)?;
+    if !setting.origin.is_project() {
+        return None;
+    }
+    let path = match (key, &setting.value) {
+        ("store.url", Value::Text(url)) => url.strip_prefix("sqlite:").map(|path| {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            PathBuf::from(path)
+        }),
+        (DELIVER, Value::Any(Json::String(text))) => match text.parse() {
+            Ok(Deliver::File(file)) => Some(file.path()),
+            Ok(Deliver::Command(_) | Deliver::Webhook(_)) | Err(_) => None,
+        },
+        (_, Value::Text(path) | Value::Any(Json::String(path))) => Some(PathBuf::from(path)),
+        (_, _) => None,
+    };
+    let path = path.filter(|path| Location::below(&config.root, path).is_none())?;
+    Some(Fault {
+        spot: spot(&setting.origin),
+        message: plain_line(&format!(
+            "`{key}` leads out of the project: `{}`. A project's own file may only name paths \
+             inside of it. Set it in your own file (`longhaul config path` says where that is) or \
+             in the environment.",
+            path.display()
+        )),
+    })
+}
+
+/// The files and folders that the runtime keeps below the project.
+fn kept(config: &Config) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    if let Location::Below { relative, .. } = config.data_location() {
+        kept.push(relative);
+    }
+    if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store() {
+        kept.push(relative);
+    }
+    kept
+}
+
+/// The first component of `relative` that is a link.
+fn link(root: &Path, relative: &Path) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    relative.components().find_map(|part| {
+        path.push(part);
+        let found = fs::symlink_metadata(root.join(&path));
+        found.is_ok_and(|found| found.is_symlink()).then(|| path.clone())
+    })
+}
+
+fn linked(path: PathBuf) -> Fault {
+    Fault {
+        message: "is a link, and a project's data is not followed through links: put the folder \
+                  or file itself there, or name another folder with LONGHAUL_DATA"
+            .to_owned(),
+        spot: Spot::File(path, None),
+    }
+}
