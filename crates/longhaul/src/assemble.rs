@@ -82,6 +82,7 @@ pub enum AssembleError {
 }
 
 pub use crate::assemble::cassettes::{cassette_file, cassette_folder, mask, replay};
+pub use crate::assemble::models::script;
 
 /// A store that nobody finds again.
 pub(crate) const FORGOTTEN: &str = "sqlite::memory:";

@@ -4,12 +4,11 @@
 //! Never: follows a path or a link out of the project, waits for a pipe, or
 //! reads without a bound.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Component, Path};
 
-use rustix::fs::OFlags;
+use longhaul_tool::Location;
+use rustix::io::Errno;
 
 /// Why a file can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -47,38 +46,36 @@ impl From<io::Error> for Unread {
     }
 }
 
-/// The bytes of a file below `root`, at most so many. A link is followed as long
-/// as it stays inside.
+impl From<Errno> for Unread {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            // A link that was put there after it was looked up.
+            Errno::LOOP => Self::Linked,
+            Errno::INVAL | Errno::NXIO => Self::Strange,
+            errno => io::Error::from(errno).into(),
+        }
+    }
+}
+
+/// The bytes of a file below `root`, at most `most`. A link is followed as long as it stays
+/// inside.
 pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unread> {
     let inward = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !name.components().all(inward) {
         return Err(Unread::Outside);
     }
+    let root = root.canonicalize()?;
     let real = root.join(name).canonicalize()?;
-    if !real.starts_with(root.canonicalize()?) {
-        return Err(Unread::Linked);
-    }
-    plain(&real, most)
+    let relative = real.strip_prefix(&root).map_err(|_| Unread::Linked)?;
+    // Opened by handles from the root: the links may lead elsewhere by now.
+    let file = Location::below(&root, relative).ok_or(Unread::Linked)?;
+    file.read(most)?.ok_or(Unread::Long(most))
 }
 
-/// The bytes of a plain file, at most so many. A link is followed, wherever it leads.
+/// The bytes of a file that the user chose, at most `most`. A link is followed, wherever it leads.
 pub(crate) fn plain(path: &Path, most: usize) -> Result<Vec<u8>, Unread> {
-    // Without NONBLOCK a pipe of that name would hold us until somebody writes.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    // What was opened is asked: the name may mean another thing by now.
-    if !file.metadata()?.is_file() {
-        return Err(Unread::Strange);
-    }
-    let mut bytes = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    match bytes.len() > most {
-        true => Err(Unread::Long(most)),
-        false => Ok(bytes),
-    }
+    let file = Location::Anywhere(path.canonicalize()?);
+    file.read(most)?.ok_or(Unread::Long(most))
 }
 
 #[cfg(test)]

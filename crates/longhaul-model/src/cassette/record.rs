@@ -155,8 +155,10 @@ impl Drop for Recorder {
 
 /// A file that only its owner reads: a conversation is nobody else's business.
 fn new_file(path: &Path) -> std::io::Result<File> {
+    // What a killed process of the same number left, or a link that waits for us.
+    _ = std::fs::remove_file(path);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)

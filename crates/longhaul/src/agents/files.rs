@@ -103,11 +103,12 @@ impl Listed {
     }
 }
 
-/// The bytes of a file.
-pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+/// The bytes of a file below `root`.
+pub(crate) fn bytes(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
     // Line ends of two bytes and the fences come on top; the exact caps are the cutter's.
     let most = 2 * (FRONT_BYTES_MAX + BODY_BYTES_MAX);
-    inside::plain(path, most).map_err(|unread| match unread {
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    inside::read(root, relative, most).map_err(|unread| match unread {
         Unread::Long(_) => format!(
             "is too long: {FRONT_BYTES_MAX} bytes of front matter and {BODY_BYTES_MAX} of prompt at most"
         ),

@@ -33,7 +33,7 @@ pub fn load(shelf: &Shelf<'_>) -> Loaded {
         loading.loaded.problems.extend(listed.problems);
         loading.loaded.notes.extend(listed.notes);
         for (at, file) in listed.files {
-            loading.take(file, files::bytes(&at));
+            loading.take(file, files::bytes(shelf.root, &at));
         }
     }
     for built_in in shelf.built_in {

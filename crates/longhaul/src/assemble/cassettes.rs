@@ -66,7 +66,7 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     let hash = Hash::of(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
     let path = cassette_file(config, &name)?;
-    std::fs::create_dir_all(cassette_folder(config)).map_err(unreadable)?;
+    without_links(config, &path).map_err(unreadable)?;
     std::fs::write(&path, bytes).map_err(unreadable)?;
     Ok(format!("{CASSETTE}/{name}{suffix}"))
 }
@@ -90,9 +90,23 @@ pub fn mask(config: &Config) -> Mask {
 pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
     let (name, loose) = parts(said);
     let path = cassette_file(config, name)?;
+    without_links(config, &path).map_err(|why| format!("The cassette can't be played: {why}."))?;
     let tape = Tape::read(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
     let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, mask(config));
     Ok(if loose { model.loose() } else { model })
+}
+
+/// Makes the folder of cassettes, and checks that neither it nor this cassette is a link that
+/// came with the project.
+fn without_links(config: &Config, file: &Path) -> std::io::Result<()> {
+    config.data_location().join("cassettes").make_folder()?;
+    match std::fs::symlink_metadata(file) {
+        Ok(found) if !found.is_file() => {
+            let words = format!("{} is a link or no file", file.display());
+            Err(std::io::Error::other(words))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// The file of a cassette as a model names it.

@@ -4,7 +4,7 @@
 //! its name or not at all. And never sends a key where only a stranger's file says.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
@@ -12,7 +12,7 @@ use longhaul_core::time::{Clock, Timestamp};
 use longhaul_engine::ports::{Found, Models, NoModel};
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
-use longhaul_model::scripted::{Script, ScriptedModel};
+use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script, ScriptedModel};
 
 use crate::agents::shipped;
 use crate::assemble::adapter::{self, Around, Wanted};
@@ -22,8 +22,12 @@ use crate::assemble::ollama;
 use crate::assemble::providers::Provider;
 use crate::config::known::{CASSETTE, SCRIPTED};
 use crate::config::settings::Config;
+use crate::inside::{self, Unread};
 use crate::trust::sends;
 use crate::trust::warden::Warden;
+
+/// The folder of scripts, in the project.
+const SCRIPTS: &str = "scripts";
 
 /// So many models are kept open; then all are let go of.
 const OPENED_MAX: usize = 256;
@@ -41,7 +45,6 @@ type Stamp = (std::time::SystemTime, u64);
 /// The models of a project.
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
-    scripts: PathBuf,
     config: Config,
     warden: Warden,
     menu: Result<Menu, String>,
@@ -55,7 +58,6 @@ pub(crate) struct ModelShelf {
 impl ModelShelf {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self {
-            scripts: config.root.join("scripts"),
             config: config.clone(),
             warden: Warden::of(config),
             menu: Menu::of(config),
@@ -79,7 +81,18 @@ impl ModelShelf {
     fn open(&self, menu: &Menu, name: &str) -> Result<Arc<dyn Model>, NoModel> {
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         if provider == SCRIPTED {
-            let script = self.script(model)?;
+            if !is_script_name(model) {
+                return Err(NoModel::Unset(format!(
+                    "`{model}` is no name of a script: it has letters, digits, `-`, `_` and `.`."
+                )));
+            }
+            let script = script(&self.config.root, model).ok_or_else(|| {
+                NoModel::Unset(format!(
+                    "There is no script for the model `scripted/{model}`. Write \
+                     scripts/{model}.yaml."
+                ))
+            })?;
+            let script = script.map_err(NoModel::BrokenScript)?;
             let clock = Arc::clone(&self.clock);
             let played = ScriptedModel::new(model, script, clock);
             return Ok(Arc::new(match menu.prices.find(SCRIPTED, model) {
@@ -116,7 +129,10 @@ impl ModelShelf {
     /// How the file of a model looks that is played from one.
     fn stamp(&self, name: &str) -> Option<Stamp> {
         let file = match name.split_once('/')? {
-            (SCRIPTED, script) => self.scripts.join(format!("{script}.yaml")),
+            (SCRIPTED, script) => {
+                let folder = self.config.root.join(SCRIPTS);
+                folder.join(format!("{script}.yaml"))
+            }
             (CASSETTE, said) => cassettes::file_of(&self.config, said)?,
             _ => return None,
         };
@@ -165,28 +181,32 @@ impl ModelShelf {
         *held(&self.ollama) = Some((now, answer.clone()));
         answer
     }
+}
 
-    /// The script of this name: the project's, else the one that ships with the
-    /// agent of that name.
-    fn script(&self, name: &str) -> Result<Script, NoModel> {
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(NoModel::Unset(format!(
-                "`{name}` is no name of a script: it has letters, digits, `-`, `_` and `.`."
-            )));
+/// The script `name`: the project's, else the one that ships with the agent of that name.
+/// `None` if there is neither; the error says what is wrong with the script.
+pub fn script(root: &Path, name: &str) -> Option<Result<Script, String>> {
+    let path = Path::new(SCRIPTS).join(format!("{name}.yaml"));
+    let said = path.display();
+    let bytes = match inside::read(root, &path, SCRIPT_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(Unread::Missing) => {
+            let text = shipped::script(name)?;
+            let script = Script::parse(&format!("built-in/{name}.yaml"), text);
+            return Some(script.map_err(|why| why.to_string()));
         }
-        let path = self.scripts.join(format!("{name}.yaml"));
-        let script = if path.exists() {
-            Script::load(&path)
-        } else if let Some(text) = shipped::script(name) {
-            Script::parse(&format!("built-in/{name}.yaml"), text)
-        } else {
-            return Err(NoModel::Unset(format!(
-                "There is no script for the model `scripted/{name}`. Write scripts/{name}.yaml."
-            )));
-        };
-        script.map_err(|why| NoModel::BrokenScript(why.to_string()))
-    }
+        Err(unread) => return Some(Err(format!("{said} {unread}"))),
+    };
+    Some(match String::from_utf8(bytes) {
+        Ok(text) => Script::parse(&said.to_string(), &text).map_err(|why| why.to_string()),
+        Err(_) => Err(format!("{said} is not UTF-8")),
+    })
+}
+
+/// Whether this can be the name of a script: it leads to no other folder.
+fn is_script_name(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

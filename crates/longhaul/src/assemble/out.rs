@@ -12,7 +12,7 @@ use longhaul_tool::{HttpFetch, Location, LogInteraction};
 
 use crate::assemble::sender::{Sender, sender};
 use crate::config::key::LOG_FILE;
-use crate::config::layer;
+use crate::config::layer::{self, Owner};
 use crate::config::settings::Config;
 use crate::config::value::Value;
 use crate::trust::sends::{self, ALLOW};
@@ -65,7 +65,7 @@ impl Out {
 /// What the user's own file opens, which a project's file hides.
 fn yours(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
-    let layer = file.and_then(|file| layer::read(file, file));
+    let layer = file.and_then(|file| layer::read(file, file, Owner::User));
     let said = layer.and_then(|mut layer| layer.values.remove(ALLOW));
     let Some((Value::Texts(allow), _)) = said else {
         return Vec::new();

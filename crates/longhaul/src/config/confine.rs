@@ -17,6 +17,16 @@ use crate::config::value::Value;
 use crate::config::whole::spot;
 use crate::written::plain_line;
 
+/// What the runtime keeps in the data folder and opens by path.
+const KEPT: [&str; 6] = [
+    "longhaul.db",
+    "driver.lock",
+    "local.key",
+    "server.json",
+    "vault",
+    "cassettes",
+];
+
 /// What is wrong with the paths of this project.
 pub(crate) fn faults(config: &Config) -> Vec<Fault> {
     let mut faults: Vec<Fault> = ["data", "store.url", DELIVER, LOG_FILE]
@@ -68,7 +78,7 @@ fn outside(config: &Config, key: &str) -> Option<Fault> {
 fn kept(config: &Config) -> Vec<PathBuf> {
     let mut kept = Vec::new();
     if let Location::Below { relative, .. } = config.data_location() {
-        kept.push(relative);
+        kept.extend(KEPT.map(|name| relative.join(name)));
     }
     if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store() {
         kept.push(relative);

@@ -37,7 +37,7 @@ impl fmt::Debug for Dotenv {
 /// The file of the project in this folder; none sets nothing. The error says why
 /// it can't be read, in words that go behind its name.
 pub fn read(root: &Path) -> Result<Dotenv, String> {
-    let bytes = match inside::plain(&root.join(FILE_NAME), BYTES_MAX) {
+    let bytes = match inside::read(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(Unread::Missing) => return Ok(Dotenv::default()),
         Err(unread) => return Err(unread.to_string()),

@@ -25,14 +25,23 @@ pub(crate) struct Layer {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// Reads the file at `path`, called `said` in messages. None: there is no file.
-pub(crate) fn read(path: &Path, said: &Path) -> Option<Layer> {
+/// Whose a file is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Owner {
+    /// The user's own: links are followed.
+    User,
+    /// The project's: links that lead out of its folder are refused.
+    Project,
+}
+
+/// Reads the file at `path`, called `said` in messages. `None` if there is no file.
+pub(crate) fn read(path: &Path, said: &Path, owner: Owner) -> Option<Layer> {
     let fault = |place, message| Fault {
         spot: Spot::File(said.to_path_buf(), place),
         message,
     };
     let mut layer = Layer::default();
-    let text = match text(path) {
+    let text = match text(path, owner) {
         Ok(Some(text)) => text,
         Ok(None) => return None,
         Err(message) => {
@@ -53,8 +62,14 @@ pub(crate) fn read(path: &Path, said: &Path) -> Option<Layer> {
     Some(layer)
 }
 
-fn text(path: &Path) -> Result<Option<String>, String> {
-    let bytes = match inside::plain(path, FILE_BYTES_MAX) {
+fn text(path: &Path, owner: Owner) -> Result<Option<String>, String> {
+    let bytes = match (owner, path.parent(), path.file_name()) {
+        (Owner::Project, Some(root), Some(name)) => {
+            inside::read(root, Path::new(name), FILE_BYTES_MAX)
+        }
+        (Owner::Project | Owner::User, _, _) => inside::plain(path, FILE_BYTES_MAX),
+    };
+    let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(Unread::Missing) => return Ok(None),
         Err(unread) => return Err(unread.to_string()),

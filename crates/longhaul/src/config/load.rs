@@ -11,7 +11,7 @@ use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::fault::{ConfigError, Fault, Spot};
 use crate::config::key::{self, Found, KEYS, SECRETS};
-use crate::config::layer;
+use crate::config::layer::{self, Owner};
 use crate::config::settings::Config;
 use crate::config::surroundings::{FILE_NAME, Surroundings};
 use crate::config::value::{Origin, Setting};
@@ -39,7 +39,7 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
     pile.defaults();
     let user_file = here.user_file();
     if let Some(path) = &user_file {
-        pile.file(here, path, Origin::UserFile);
+        pile.file(here, path, Owner::User);
     }
     let project = here.project().map(Path::to_path_buf);
     // A home that is a project must not be read twice under two names.
@@ -48,7 +48,7 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         .as_ref()
         .filter(|path| Some(*path) != user_file.as_ref())
     {
-        pile.file(here, path, Origin::ProjectFile);
+        pile.file(here, path, Owner::Project);
     }
     pile.environment(here);
     pile.flags(flags);
@@ -113,14 +113,9 @@ impl Pile {
         self.settings.insert(path.to_owned(), setting);
     }
 
-    fn file(
-        &mut self,
-        here: &Surroundings,
-        path: &Path,
-        origin: fn(std::path::PathBuf, usize) -> Origin,
-    ) {
+    fn file(&mut self, here: &Surroundings, path: &Path, owner: Owner) {
         let said = here.said(path);
-        let Some(layer) = layer::read(path, &said) else {
+        let Some(layer) = layer::read(path, &said, owner) else {
             return;
         };
         self.faults.extend(layer.faults);
@@ -129,7 +124,10 @@ impl Pile {
             self.settings.retain(|path, _| !path.starts_with(&below));
         }
         for (path, (value, line)) in layer.values {
-            let origin = origin(said.clone(), line);
+            let origin = match owner {
+                Owner::User => Origin::UserFile(said.clone(), line),
+                Owner::Project => Origin::ProjectFile(said.clone(), line),
+            };
             self.set(&path, Setting { value, origin });
         }
     }

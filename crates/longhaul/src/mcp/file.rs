@@ -133,7 +133,8 @@ impl McpFile {
 }
 
 fn bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    match inside::plain(path, BYTES_MAX) {
+    let root = path.parent().unwrap_or(path);
+    match inside::read(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(Unread::Missing) => Ok(None),
         Err(Unread::Long(most)) => Err(format!("is too long: {most} bytes at most")),

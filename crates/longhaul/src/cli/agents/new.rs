@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -13,6 +14,7 @@ use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
 use longhaul::agents::shipped::SHIPPED;
 use longhaul::assemble::on_shelf;
 use longhaul::skills;
+use longhaul_tool::Location;
 
 use crate::cli::agents::project::Project;
 use crate::cli::fail::Failure;
@@ -99,6 +101,11 @@ impl New {
         let said = said.display();
         fs::create_dir_all(project.config.root.join(OWN))
             .with_context(|| format!("no folder for `{said}` can be made"))?;
+        // A link in a cloned project would have the file written elsewhere.
+        if let Some(folder) = Location::below(&project.config.root, Path::new(OWN)) {
+            let opened = folder.open_folder();
+            opened.with_context(|| format!("`{OWN}` is a link, so `{said}` is not written"))?;
+        }
         let opened = fs::OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -10,14 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul::agents::change::changes;
 use longhaul::agents::load::places;
 use longhaul::agents::loaded::Loaded;
-use longhaul::assemble::{House, agents, clients};
+use longhaul::assemble::{House, agents, clients, script};
 use longhaul::config::known::SCRIPTED;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::FILE_NAME as SETTINGS;
 use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
-use longhaul_model::scripted::{Script, ScriptError};
 
 /// How often the files are looked at: cheap, and it works on every file system.
 const LOOK_EVERY: Millis = Millis(500);
@@ -100,23 +99,12 @@ fn gone(before: &Loaded, now: &Loaded) -> Vec<String> {
 
 /// What is wrong with the scripts of these agents. A run reads its script when it
 /// needs it; here is only said what it will find.
-fn scripts(root: &Path, loaded: &Loaded) -> Vec<ScriptError> {
+fn scripts(root: &Path, loaded: &Loaded) -> Vec<String> {
     let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
     let names = models.filter_map(|model| model.strip_prefix(SCRIPTED)?.strip_prefix('/'));
-    let named: BTreeSet<String> = names.map(|name| format!("{name}.yaml")).collect();
-    // Only what is in the folder, so that no name leads out of it.
-    let files = inside(&root.join(SCRIPTS)).filter_map(|file| {
-        let name = file.file_name()?.to_str()?.to_owned();
-        (named.contains(&name) && file.is_file()).then_some((file, name))
-    });
-    let wrong = files.filter_map(|(file, name)| {
-        let error = Script::load(&file).err()?;
-        Some(ScriptError {
-            origin: format!("{SCRIPTS}/{name}"),
-            ..error
-        })
-    });
-    wrong.collect()
+    let names: BTreeSet<&str> = names.collect();
+    let read = names.into_iter().filter_map(|name| script(root, name));
+    read.filter_map(Result::err).collect()
 }
 
 /// The bytes of the project's settings; none: it has no such file.
@@ -133,7 +121,7 @@ pub(crate) struct Reload<'a> {
     /// Why `.mcp.json` as it stands is not taken, where that was said.
     refused: Option<String>,
     /// What is wrong with scripts, and was said.
-    scripts: Vec<ScriptError>,
+    scripts: Vec<String>,
     /// The project's settings, as they were read last.
     settings: Option<Vec<u8>>,
 }
