@@ -14,6 +14,7 @@ use longhaul_engine::ports::Eyes;
 use longhaul_tool::context::{CommandEye, UrlEye};
 
 use crate::config::settings::Config;
+use crate::trust::sends;
 use crate::trust::thing::{Kind, Thing};
 use crate::trust::warden::Warden;
 
@@ -39,17 +40,22 @@ impl Lookouts {
             clock,
         }
     }
+
+    /// Returns if a person trusts this; the error is a sentence.
+    fn check(&self, thing: &Thing) -> Result<(), String> {
+        let verdict = self.warden.may(thing);
+        match verdict.allows() {
+            true => Ok(()),
+            false => Err(verdict.sentence(thing)),
+        }
+    }
 }
 
 impl Eyes for Lookouts {
     fn find(&self, eye: &Eye) -> Result<Arc<dyn ContextProvider>, String> {
         match eye {
             Eye::Command(argv) => {
-                let thing = Thing::command(Kind::Perception, &self.root, argv);
-                let verdict = self.warden.may(&thing);
-                if !verdict.allows() {
-                    return Err(verdict.sentence(&thing));
-                }
+                self.check(&Thing::command(Kind::Perception, &self.root, argv))?;
                 Ok(Arc::new(CommandEye {
                     argv: argv.clone(),
                     root: self.root.clone(),
@@ -57,13 +63,16 @@ impl Eyes for Lookouts {
                     timeout: LOOK_MAX,
                 }))
             }
-            // A private address is open where `[outbound] allow` names it.
-            Eye::Url(url) => Ok(Arc::new(UrlEye {
-                url: url.clone(),
-                outbound: Arc::clone(&self.outbound),
-                timeout: LOOK_MAX,
-                reach: Reach::Public,
-            })),
+            Eye::Url(url) => {
+                self.check(&sends::perception(url))?;
+                // A private address is open where `[outbound] allow` names it.
+                Ok(Arc::new(UrlEye {
+                    url: url.clone(),
+                    outbound: Arc::clone(&self.outbound),
+                    timeout: LOOK_MAX,
+                    reach: Reach::Public,
+                }))
+            }
             Eye::Named(name) => Err(format!(
                 "The context provider `{name}` is part of another program, and this one has \
                  none of that name. Start the program that registers it, or write `command:` or \

@@ -9,12 +9,13 @@ use longhaul::config::{dotenv, load};
 
 use crate::cli::say;
 
-/// Variables that decide what is trusted, and what is open to tools.
-const VOUCHES: [&str; 6] = [
+/// Variables that decide what is trusted, what is open to tools and where conversations go.
+const VOUCHES: [&str; 7] = [
     "LONGHAUL_TRUST",
     "LONGHAUL_OUTBOUND_ALLOW",
     "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER",
     WITNESS_FILE,
+    "OLLAMA_HOST",
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
 ];
@@ -30,6 +31,7 @@ pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
         cwd,
         env: env.collect(),
         home: std::env::home_dir().filter(|home| home.is_absolute()),
+        uid: Some(rustix::process::geteuid().as_raw()),
         ..Surroundings::default()
     })
 }

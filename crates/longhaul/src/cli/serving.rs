@@ -16,8 +16,10 @@ use longhaul::config::known::KNOWN;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
-use longhaul::config::value::Value;
+use longhaul::config::value::{Origin, Setting, Value};
 use longhaul::marker::{Marker, Standing};
+use longhaul::trust::sends;
+use longhaul::trust::warden::Warden;
 use longhaul::{local_key, marker};
 use longhaul_core::port::keyring::Holder;
 use longhaul_core::port::store::StoreError;
@@ -94,11 +96,12 @@ impl Serving {
         let config = settings(args, here, manner)?;
         let is_seen = Style::by_terminal() == Style::Human && args.log != Some(Style::Json);
         let shut = asking::before(&config, None, !manner.asks || !is_seen)?;
+        refuse_untrusted(&config)?;
         for shut in shut {
             tracing::warn!("{shut}");
         }
         more_files();
-        let (listener, address) = listen(&config, args.listen.as_deref(), manner)?;
+        let (listener, address) = listen(&config, manner)?;
         let url = url(address);
         let opening = Opening {
             role: Role::Driver,
@@ -299,7 +302,14 @@ fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::R
             true => here::with_env_file(here)?,
             false => here,
         };
-        let config = here::quiet_config(&here)?;
+        let mut config = here::quiet_config(&here)?;
+        if let Some(listen) = &args.listen {
+            let setting = Setting {
+                value: Value::Text(listen.clone()),
+                origin: Origin::Flag("--listen".to_owned()),
+            };
+            config.settings.insert("server.listen".to_owned(), setting);
+        }
         let hidden = hidden(&config);
         anyhow::Ok((config, hidden))
     };
@@ -318,13 +328,26 @@ fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::R
     }
 }
 
-fn listen(
-    config: &Config,
-    said: Option<&str>,
-    manner: Manner,
-) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let at = said.or_else(|| config.text("server.listen"));
-    let at = at.unwrap_or_default();
+/// Fails if the project's own file opens the server wider than usual and nobody trusts that.
+fn refuse_untrusted(config: &Config) -> anyhow::Result<()> {
+    let Some(thing) = sends::server(config) else {
+        return Ok(());
+    };
+    let verdict = Warden::of(config).may(&thing);
+    if verdict.allows() {
+        return Ok(());
+    }
+    let shown = thing.shown.join("; ");
+    Err(
+        Failure::usage(format!("{} It {shown}.", verdict.sentence(&thing)))
+            .exit(Exit::NotAllowed)
+            .hint("look at it and decide", "longhaul trust")
+            .into(),
+    )
+}
+
+fn listen(config: &Config, manner: Manner) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let at = config.text("server.listen").unwrap_or_default();
     let bound = TcpListener::bind(at).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))

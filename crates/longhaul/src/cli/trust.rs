@@ -27,9 +27,10 @@ const EXAMPLES: &str = "Examples:
   longhaul trust revoke .mcp.json
 
 What counts: the servers of .mcp.json with what the project's .env fills in for them; of agents,
-`perception: { command: ... }` and `shell` without walls; of the project's longhaul.toml, where
-send_message delivers by command or webhook, what `[outbound] allow` opens, and providers elsewhere
-that are sent a key. A decision is bound to what was shown, and to the files of the project that it
+`perception: { command: ... }` or `{ url: ... }` and `shell` without walls; of the project's
+longhaul.toml and .env, where send_message delivers by command or webhook, what `[outbound] allow`
+opens, providers at an address that is not a known one or with a key that the project names, and
+`[server]` listen, hosts and open_loopback. A decision is bound to what was shown, and to the files of the project that it
 names: what changes is asked about again. Of an agent with `shell` the newest 16 versions that you
 trusted stay so, so that runs which began with one go on; `revoke` forgets them. Decisions are kept
 outside the project, in ~/.local/state/longhaul/trust.json or below XDG_STATE_HOME. Without a

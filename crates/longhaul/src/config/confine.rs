@@ -11,7 +11,7 @@ use longhaul_tool::message::Deliver;
 use serde_json::Value as Json;
 
 use crate::config::fault::{Fault, Spot};
-use crate::config::key::{DELIVER, LOG_FILE};
+use crate::config::key::{DELIVER, LOG_FILE, TRUST_FOLDERS};
 use crate::config::settings::{Config, StoreUrl};
 use crate::config::value::Value;
 use crate::config::whole::spot;
@@ -29,7 +29,7 @@ const KEPT: [&str; 6] = [
 
 /// What is wrong with the paths of this project.
 pub(crate) fn faults(config: &Config) -> Vec<Fault> {
-    let mut faults: Vec<Fault> = ["data", "store.url", DELIVER, LOG_FILE]
+    let mut faults: Vec<Fault> = ["data", "store.url", DELIVER, LOG_FILE, TRUST_FOLDERS]
         .into_iter()
         .filter_map(|key| outside(config, key))
         .collect();
@@ -49,6 +49,11 @@ fn outside(config: &Config, key: &str) -> Option<Fault> {
     let setting = config.settings.get(key)?;
     if !setting.origin.is_project() {
         return None;
+    }
+    if key == TRUST_FOLDERS {
+        let message = format!("`{key}` is not for a project: set it in your own file");
+        let spot = spot(&setting.origin);
+        return Some(Fault { spot, message });
     }
     let path = match (key, &setting.value) {
         ("store.url", Value::Text(url)) => url.strip_prefix("sqlite:").map(|path| {
@@ -92,7 +97,9 @@ fn link(root: &Path, relative: &Path) -> Option<PathBuf> {
     relative.components().find_map(|part| {
         path.push(part);
         let found = fs::symlink_metadata(root.join(&path));
-        found.is_ok_and(|found| found.is_symlink()).then(|| path.clone())
+        found
+            .is_ok_and(|found| found.is_symlink())
+            .then(|| path.clone())
     })
 }
 

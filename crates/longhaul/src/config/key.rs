@@ -12,6 +12,10 @@ pub const DELIVER: &str = "tools.send_message.deliver";
 /// The setting that says where `log_interaction` writes.
 pub const LOG_FILE: &str = "tools.log_interaction.file";
 
+/// The folders of other users whose projects are used. Only the user's own file and the real
+/// environment may name them.
+pub const TRUST_FOLDERS: &str = "trust.folders";
+
 /// The variables whose values are secrets. Every layer adds to them.
 pub const SECRETS: &str = "secrets.names";
 
@@ -273,6 +277,12 @@ pub const KEYS: &[Key] = &[
         SECRETS,
         Kind::EnvNames,
         "variables that a sandbox may get; redacted everywhere",
+    )
+    .or("[]"),
+    key(
+        TRUST_FOLDERS,
+        Kind::Texts,
+        "projects of other users that are used all the same; not for a project's own file",
     )
     .or("[]"),
     key("webhooks.[].url", Kind::Url, "where events are sent"),

@@ -97,6 +97,12 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
+/// Whether this is the address of a known provider.
+pub fn is_address(address: &str) -> bool {
+    let bare = address.trim_end_matches('/');
+    KNOWN.iter().any(|known| known.base_url == bare)
+}
+
 /// The known provider of this name.
 pub fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)

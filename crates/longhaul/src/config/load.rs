@@ -10,13 +10,15 @@ use crate::config::confine;
 use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::fault::{ConfigError, Fault, Spot};
-use crate::config::key::{self, Found, KEYS, SECRETS};
+use crate::config::key::{self, Found, KEYS, SECRETS, TRUST_FOLDERS};
+use crate::config::kind::Kind;
 use crate::config::layer::{self, Owner};
 use crate::config::settings::Config;
 use crate::config::surroundings::{FILE_NAME, Surroundings};
 use crate::config::value::{Origin, Setting};
 use crate::config::whole;
 use crate::like;
+use crate::trust::VARIABLE;
 use crate::written::toml;
 
 /// A setting that a flag of the command line makes.
@@ -42,6 +44,11 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         pile.file(here, path, Owner::User);
     }
     let project = here.project().map(Path::to_path_buf);
+    if let Some(fault) = project.as_ref().and_then(|root| foreign(here, root, &pile)) {
+        return Err(ConfigError {
+            faults: vec![fault],
+        });
+    }
     // A home that is a project must not be read twice under two names.
     let project_file = project.as_ref().map(|root| root.join(FILE_NAME));
     if let Some(path) = project_file
@@ -76,6 +83,36 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         faults if faults.is_empty() => Ok(config),
         faults => Err(ConfigError { faults }),
     }
+}
+
+/// The fault of a project that belongs to another user: its settings and agents would act as the
+/// user who runs this command.
+fn foreign(here: &Surroundings, root: &Path, pile: &Pile) -> Option<Fault> {
+    let owner = here.foreign_owner(root)?;
+    let variable = |name: &str| here.var(name).filter(|_| !here.filed.contains(name));
+    let named = pile.settings.get(TRUST_FOLDERS);
+    let mut folders = named
+        .map(|setting| setting.value.words())
+        .unwrap_or_default();
+    let listed = variable("LONGHAUL_TRUST_FOLDERS");
+    folders.extend(
+        listed
+            .and_then(|words| Kind::Texts.read_words(words).ok())
+            .into_iter()
+            .flat_map(|value| value.words()),
+    );
+    if variable(VARIABLE) == Some("1") || folders.iter().any(|folder| Path::new(folder) == root) {
+        return None;
+    }
+    let root = root.display();
+    Some(Fault {
+        spot: Spot::File(here.said(Path::new(&root.to_string())), None),
+        message: format!(
+            "this project belongs to another user (uid {owner}), so nothing of it is used. If you \
+             trust that user, add `[trust] folders = [\"{root}\"]` to your own file (`longhaul \
+             config path` says where that is), or set LONGHAUL_TRUST_FOLDERS={root}"
+        ),
+    })
 }
 
 #[derive(Default)]

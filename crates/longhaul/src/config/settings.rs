@@ -91,9 +91,8 @@ impl Config {
     /// names lies below the root, and no link leads to it.
     pub(crate) fn location(&self, key: &str, path: &Path) -> Location {
         let origin = self.settings.get(key).map(|setting| &setting.origin);
-        let is_users = origin.is_some_and(|origin| {
-            !origin.is_project() && !matches!(origin, Origin::Default)
-        });
+        let is_users =
+            origin.is_some_and(|origin| !origin.is_project() && !matches!(origin, Origin::Default));
         // Loading has refused paths of the project that lead out.
         let below = Location::below(&self.root, path).filter(|_| !is_users);
         below.unwrap_or_else(|| Location::Anywhere(self.root.join(path)))

@@ -3,6 +3,8 @@
 //! Never: asks the process. Who starts the command says it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The name of the file.
@@ -10,6 +12,9 @@ pub const FILE_NAME: &str = "longhaul.toml";
 
 /// The folder with the data of a project.
 pub const DATA_NAME: &str = ".longhaul";
+
+/// The user who may do anything.
+const ROOT: u32 = 0;
 
 /// What a command finds around it.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +27,8 @@ pub struct Surroundings {
     pub filed: BTreeSet<String>,
     /// The user's home, if there is one.
     pub home: Option<PathBuf>,
+    /// The user that this process runs as. `None` means that nobody's files are refused.
+    pub uid: Option<u32>,
 }
 
 impl Surroundings {
@@ -36,6 +43,24 @@ impl Surroundings {
         self.cwd
             .ancestors()
             .find(|folder| folder.join(FILE_NAME).is_file() || folder.join(DATA_NAME).is_dir())
+    }
+
+    /// Another user to whom a project's folder, its settings or its data belong. Root and the user
+    /// who called `sudo` are no strangers.
+    pub fn foreign_owner(&self, project: &Path) -> Option<u32> {
+        let uid = self.uid?;
+        let sudo = self.var("SUDO_UID").filter(|_| uid == ROOT);
+        let sudo = sudo.and_then(|sudo| sudo.parse::<u32>().ok());
+        let owned = [
+            project.to_path_buf(),
+            project.join(FILE_NAME),
+            project.join(DATA_NAME),
+        ];
+        let owners = owned
+            .iter()
+            .filter_map(|path| fs::symlink_metadata(path).ok());
+        let mut owners = owners.map(|found| found.uid());
+        owners.find(|owner| ![uid, ROOT].contains(owner) && Some(*owner) != sudo)
     }
 
     /// Where the user's own file would be.

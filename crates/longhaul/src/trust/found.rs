@@ -37,10 +37,11 @@ pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
         });
     }
     for agent in &agents {
-        let Some(Eye::Command(words)) = agent.perception.as_ref().map(|sight| &sight.eye) else {
-            continue;
+        let thing = match agent.perception.as_ref().map(|sight| &sight.eye) {
+            Some(Eye::Command(words)) => Thing::command(Kind::Perception, &config.root, words),
+            Some(Eye::Url(url)) => sends::perception(url),
+            Some(Eye::Named(_)) | None => continue,
         };
-        let thing = Thing::command(Kind::Perception, &config.root, words);
         let known = things
             .iter_mut()
             .find(|known| known.kind == thing.kind && known.name == thing.name);
@@ -64,6 +65,7 @@ pub fn things(config: &Config, file: &McpFile, loaded: &Loaded) -> Vec<Thing> {
     let deliver = deliver.and_then(|deliver| sends::delivery(&config.root, &deliver));
     things.extend(deliver.map(|thing| with(thing, &|agent| has(agent, SENDER))));
     things.extend(providers(config, &agents));
+    things.extend(sends::server(config));
     let asks = |agent: &Agent| {
         let eye = agent.perception.as_ref().map(|sight| &sight.eye);
         has(agent, FETCH) || has(agent, SENDER) || matches!(eye, Some(Eye::Url(_)))

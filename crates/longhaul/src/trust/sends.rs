@@ -27,8 +27,9 @@ const OLLAMA: &str = "ollama";
 /// What is said where a variable says it.
 const BY_VARIABLE: &str = "wherever OLLAMA_HOST says";
 
-/// What has to be trusted before this provider is asked; none: nothing of yours
-/// goes to where the project's file says.
+/// What has to be trusted before this provider is asked. `None` means that nothing goes where the
+/// project's file says: neither a key of the user's nor conversations, except without a key to a
+/// server on this machine.
 pub fn provider(config: &Config, name: &str) -> Option<Thing> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_the_project_s(config, &path(key));
@@ -42,9 +43,6 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
         None => Some(known?.base_url),
         Some(set) => Some(set),
     };
-    if address.is_some_and(is_near) {
-        return None;
-    }
     let keys = match config.settings.contains_key(&path("key_env")) {
         true => config.texts(&path("key_env")),
         false => {
@@ -58,11 +56,17 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
         .filter(|(_, header)| !header.origin.is_project())
         .map(|(name, _)| name)
         .collect();
-    if keys.is_empty() && yours.is_empty() {
+    let is_known = |address: &str| known::is_address(address);
+    let is_elsewhere = address.is_some_and(|address| !is_near(address) && !is_known(address));
+    let is_new = is_theirs("base_url") && is_elsewhere;
+    if keys.is_empty() && yours.is_empty() && !is_new {
         return None;
     }
     let address = address.unwrap_or(BY_VARIABLE);
     let mut shown = Vec::new();
+    if is_new {
+        shown.push(format!("sends conversations to {address}"));
+    }
     if !keys.is_empty() {
         shown.push(format!("sends {} to {address}", keys.join(" or ")));
     }
@@ -114,6 +118,41 @@ pub fn outbound(config: &Config) -> Option<Thing> {
     let words: Vec<&str> = allow.iter().map(String::as_str).collect();
     let shown = vec![format!("opens {}", allow.join(", "))];
     Some(Thing::said(Kind::Outbound, ALLOW, &words, shown))
+}
+
+/// How the project itself would have the server reached.
+pub fn server(config: &Config) -> Option<Thing> {
+    let is_theirs = |key: &str| is_the_project_s(config, key);
+    let listen = config.text("server.listen").unwrap_or_default();
+    let hosts = config.texts("server.hosts").join(", ");
+    let mut shown = Vec::new();
+    // Another port on this machine opens nothing more.
+    if is_theirs("server.listen") && !is_near(&format!("http://{listen}")) {
+        shown.push(format!(
+            "listens at {listen}, where other machines may reach it"
+        ));
+    }
+    if is_theirs("server.hosts") && !hosts.is_empty() {
+        shown.push(format!("answers requests for the hosts {hosts}"));
+    }
+    if is_theirs("server.open_loopback") && config.flag("server.open_loopback") {
+        let words = "lets every program on this machine submit and steer runs without a key";
+        shown.push(words.to_owned());
+    }
+    if shown.is_empty() {
+        return None;
+    }
+    let words: Vec<&str> = shown.iter().map(String::as_str).collect();
+    Some(Thing {
+        used_by: vec!["longhaul serve".to_owned(), "longhaul dev".to_owned()],
+        ..Thing::said(Kind::Server, "[server]", &words, shown.clone())
+    })
+}
+
+/// What has to be trusted before an address is asked about the world.
+pub fn perception(url: &str) -> Thing {
+    let shown = vec![format!("posts the input of runs to {url}")];
+    Thing::said(Kind::PerceptionUrl, url, &[url], shown)
 }
 
 /// Whether the project's own file says this.

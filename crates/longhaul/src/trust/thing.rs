@@ -42,6 +42,10 @@ pub enum Kind {
     Webhook,
     /// Addresses that are open beyond the public ones.
     Outbound,
+    /// An address that is asked about the world for an agent.
+    PerceptionUrl,
+    /// How the server can be reached.
+    Server,
 }
 
 impl Kind {
@@ -55,6 +59,8 @@ impl Kind {
             Self::Shell => "shell",
             Self::Webhook => "webhook",
             Self::Outbound => "outbound",
+            Self::PerceptionUrl => "perception_url",
+            Self::Server => "server",
         }
     }
 
@@ -64,10 +70,14 @@ impl Kind {
             Self::Mcp => "servers of tools, started and asked outside any sandbox",
             Self::Perception => "a program that looks at the world, outside any sandbox",
             Self::Deliver => "a program that messages are handed to, outside any sandbox",
-            Self::Provider => "a provider of models that is sent a key of yours",
+            Self::Provider => {
+                "a provider of models at an address or with a key of the project's choice"
+            }
             Self::Shell => "an agent that runs commands on this machine, outside any sandbox",
             Self::Webhook => "an address that messages of your agents are posted to",
             Self::Outbound => "addresses that tools and perception may ask, be they private",
+            Self::PerceptionUrl => "an address that is sent the input of every run",
+            Self::Server => "how the server can be reached, and by whom",
         }
     }
 
@@ -75,9 +85,9 @@ impl Kind {
     pub const fn does(self) -> &'static str {
         match self {
             Self::Mcp | Self::Perception | Self::Deliver => "run",
-            Self::Provider => "ask",
+            Self::Provider | Self::PerceptionUrl => "ask",
             Self::Shell | Self::Webhook => "use",
-            Self::Outbound => "open",
+            Self::Outbound | Self::Server => "open",
         }
     }
 
@@ -92,7 +102,9 @@ impl Kind {
             | Self::Deliver
             | Self::Provider
             | Self::Webhook
-            | Self::Outbound => 1,
+            | Self::Outbound
+            | Self::PerceptionUrl
+            | Self::Server => 1,
         }
     }
 
@@ -108,7 +120,9 @@ impl Kind {
             | Self::Deliver
             | Self::Provider
             | Self::Webhook
-            | Self::Outbound => "",
+            | Self::Outbound
+            | Self::PerceptionUrl
+            | Self::Server => "",
         }
     }
 
@@ -116,9 +130,10 @@ impl Kind {
     pub const fn withheld(self) -> &'static str {
         match self {
             Self::Mcp | Self::Perception | Self::Deliver => "nothing of it is run",
-            Self::Provider | Self::Webhook => "nothing is sent to it",
+            Self::Provider | Self::Webhook | Self::PerceptionUrl => "nothing is sent to it",
             Self::Shell => "no command is run",
             Self::Outbound => "none of them is open",
+            Self::Server => "no server is started",
         }
     }
 }
@@ -151,6 +166,8 @@ impl fmt::Display for Thing {
             },
             Kind::Webhook => write!(f, "the address `{}` that messages go to", self.name),
             Kind::Outbound => write!(f, "the list `{}`", self.name),
+            Kind::PerceptionUrl => write!(f, "the perception address `{}`", self.name),
+            Kind::Server => write!(f, "the settings `{}` of the server", self.name),
         }
     }
 }
