@@ -22,6 +22,7 @@ mod suite {
     mod exit_codes;
     mod files_cli;
     mod front;
+    mod hostile_clone;
     mod judges;
     mod likeness;
     mod look_cli;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::agents::loaded::AgentError;
+use longhaul::agents::loaded::{AgentError, Source};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::{agents, models, toolbox};
 use longhaul::config::secrets;
@@ -180,7 +180,14 @@ pub(crate) fn prepare(
     asks_for(agent, &task)?;
     let policy = agent.policy(&config.defaults(), task.budget);
     let unbound = menu.unbound(&asked, policy.budget.micros);
-    let notes = found.notes.iter().cloned().chain(unbound);
+    let mut replaced = loaded.hidden.iter();
+    let replaced = replaced
+        .find(|hidden| hidden.name == agent.name.as_str() && hidden.source == Source::BuiltIn);
+    let replaced = replaced.map(|_| {
+        let (name, path) = (&agent.name, found.path.display());
+        format!("`{name}` is {path} of this project, in place of the built-in agent")
+    });
+    let notes = found.notes.iter().cloned().chain(replaced).chain(unbound);
     let notes = notes.chain(secrets::notes(&config)).collect();
     Ok(Prepared { task, asked, notes })
 }

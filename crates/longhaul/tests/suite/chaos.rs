@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longhaul::assemble::{House, Opening, open};
 use longhaul::config::load;
+use longhaul::config::settings::WITNESS_FILE;
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -54,6 +55,7 @@ fn binary(folder: &Path, args: &[&str]) -> Killed {
         .env("TMPDIR", folder)
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("XDG_STATE_HOME")
+        .env(WITNESS_FILE, "witness.jsonl")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -65,6 +67,7 @@ fn binary(folder: &Path, args: &[&str]) -> Killed {
 fn outsider(folder: &Path) -> House {
     let here = Surroundings {
         cwd: folder.to_path_buf(),
+        env: [(WITNESS_FILE.to_owned(), "witness.jsonl".to_owned())].into(),
         ..Surroundings::default()
     };
     let opening = Opening {
@@ -275,10 +278,7 @@ fn slow_sender() -> TempDir {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write(
-        "longhaul.toml",
-        "[tools.witness]\nfile = \"witness.jsonl\"\n",
-    );
+    write("longhaul.toml", "");
     write(
         "agents/slow.md",
         "---\ntools: [witness_send]\nmodel: scripted/slow\n---\nYou send.",
@@ -305,7 +305,11 @@ fn cut_off(moment: impl Fn(&House, RunId, &Path) -> bool, decision: Decision, se
     let folder = folder.path();
     let file = folder.join("witness.jsonl");
     let count_lines = || lines(&file).values().sum::<u64>();
-    let submitted = longhaul_in(folder, &["submit", "slow", "go"], &[]);
+    let submitted = longhaul_in(
+        folder,
+        &["submit", "slow", "go"],
+        &[(WITNESS_FILE, "witness.jsonl")],
+    );
     assert!(submitted.status.success(), "{submitted:?}");
     let text = String::from_utf8(submitted.stdout).unwrap();
     let run: RunId = text.trim().parse().unwrap();

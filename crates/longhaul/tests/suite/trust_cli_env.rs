@@ -233,7 +233,7 @@ fn what_is_no_file_is_told_and_not_waited_for() {
         fs::remove_file(&file).unwrap();
     };
     symlink("/dev/zero", &file).unwrap();
-    refused("is no file");
+    refused("is a link that leads out of the project");
     pipe(&file);
     refused("is no file");
     fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
@@ -246,5 +246,6 @@ fn what_is_no_file_is_told_and_not_waited_for() {
     fs::remove_file(&toml).unwrap();
     symlink("/dev/zero", &toml).unwrap();
     let (_, err) = place.say(&["config", "show"], 2);
-    assert!(err.contains("longhaul.toml: is no file"), "{err}");
+    let says = "longhaul.toml: is a link that leads out of the project";
+    assert!(err.contains(says), "{err}");
 }

@@ -162,9 +162,15 @@ async fn a_program_looks_at_the_world_once_it_is_trusted() {
     let why = eyes.find(&eye).unwrap_err();
     assert!(why.contains("has changed since it was trusted"), "{why}");
     // Whoever is at a private address is not asked unless a door is open.
-    let near = eyes
-        .find(&Eye::Url("http://127.0.0.1:9/".to_owned()))
-        .unwrap();
+    let near = Eye::Url("http://127.0.0.1:9/".to_owned());
+    let why = eyes.find(&near).unwrap_err();
+    assert!(
+        why.contains("The perception address `http://127.0.0.1:9/` is not trusted yet"),
+        "{why}"
+    );
+    let thing = sends::perception("http://127.0.0.1:9/");
+    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let near = eyes.find(&near).unwrap();
     let why = near.look(&glance).await.unwrap_err().to_string();
     assert!(why.contains("127.0.0.1"), "{why}");
     let why = eyes.find(&Eye::Named("game".to_owned())).unwrap_err();
@@ -195,8 +201,11 @@ fn a_key_goes_where_a_stranger_s_file_says_only_once_that_is_trusted() {
     let ls: Value = serde_json::from_str(&run(&["trust", "ls", "--json"], 0)).unwrap();
     let thing = &ls["things"][0];
     assert_eq!(thing["kind"], "provider");
-    let shown = "sends OPENAI_API_KEY to https://evil.invalid/v1";
-    assert_eq!(thing["runs"], serde_json::json!([shown]));
+    let shown = [
+        "sends conversations to https://evil.invalid/v1",
+        "sends OPENAI_API_KEY to https://evil.invalid/v1",
+    ];
+    assert_eq!(thing["runs"], serde_json::json!(shown));
     let users = thing["used_by"].to_string();
     assert!(
         users.contains("\"b\"") && !users.contains("\"a\""),
@@ -245,7 +254,10 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
     check(EVIL, "", "evil/m", false);
     check("", EVIL, "evil/m", true);
     let near = EVIL.replace("https://evil.invalid", "http://127.0.0.1:9");
-    check(&near, "", "evil/m", true);
+    // A key that only the project names goes nowhere, not even to this machine.
+    check(&near, "", "evil/m", false);
+    let keyless = near.replace("\"OPENAI_API_KEY\"", "[]");
+    check(&keyless, "", "evil/m", true);
     check(
         "[providers.openai]\nkey_env = \"AWS\"\n",
         "",
@@ -264,9 +276,9 @@ fn a_model_is_opened_where_its_provider_is_trusted_or_near_or_the_user_s() {
         "ollama/m",
         false,
     );
-    // Without a key nothing of yours goes there, unless a header of yours does.
+    // Without a key conversations would still go there.
     let bare = EVIL.replace("key_env = \"OPENAI_API_KEY\"\n", "");
-    check(&bare, "", "evil/m", true);
+    check(&bare, "", "evil/m", false);
     let header = "[providers.evil.headers]\nx-token = \"s\"\n";
     let half = format!("[providers.evil]\napi = \"chat\"\nbase_url = \"http://h\"\n{header}");
     check(&bare, &half, "evil/m", false);
@@ -333,15 +345,18 @@ async fn a_door_is_open_where_the_user_or_a_trusted_project_opens_it() {
         fs::create_dir_all(&user).unwrap();
         fs::write(user.join("longhaul.toml"), user_file).unwrap();
         let config = config(folder.path());
+        let url = format!("http://127.0.0.1:{port}/");
+        let warden = Warden::of(&config);
+        let thing = sends::perception(&url);
+        warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
         if trusts {
             let thing = sends::outbound(&config).unwrap();
-            let warden = Warden::of(&config);
             warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let out = Out::new(&config, &clock).unwrap();
         let eyes = Lookouts::new(&config, out.guarded, clock);
-        let eye = Eye::Url(format!("http://127.0.0.1:{port}/"));
+        let eye = Eye::Url(url);
         let why = eyes.find(&eye).unwrap().look(&glance).await.unwrap_err();
         let why = why.to_string();
         let is_shut = why.contains("is not open") || why.contains("not public");

@@ -3,10 +3,12 @@
 //! Never: writes over a file that is there, or outside its folder.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use longhaul::config::surroundings::Surroundings;
+use longhaul_tool::Location;
 
 /// The demo's agent.
 pub(crate) const AGENT: &str = "demo-tidier";
@@ -62,12 +64,15 @@ pub(crate) struct Project {
 impl Project {
     /// Makes the folder, or takes the one that is there.
     pub(crate) fn make(here: &Surroundings) -> anyhow::Result<Self> {
-        let folder = match here.project() {
-            Some(root) => root.join(".longhaul/demo"),
-            None => here.cwd.join("longhaul-demo"),
+        let (root, below) = match here.project() {
+            Some(root) => (root, ".longhaul/demo"),
+            None => (here.cwd.as_path(), "longhaul-demo"),
         };
+        let folder = root.join(below);
         for (name, text) in FILES {
-            put(&folder.join(name), text).with_context(|| {
+            let file = Location::below(root, &Path::new(below).join(name));
+            let written = file.map_or(Ok(()), |file| put(&file, text));
+            written.with_context(|| {
                 format!(
                     "the demo can't write to {}; go to another folder",
                     folder.display()
@@ -105,12 +110,16 @@ impl Project {
     }
 }
 
-fn put(path: &Path, text: &str) -> std::io::Result<()> {
-    if path.exists() {
-        return Ok(());
+/// Writes the file unless it is there. Nothing is written through a link.
+fn put(file: &Location, text: &str) -> std::io::Result<()> {
+    file.make_parent()?;
+    match fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file.path())
+    {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(path, text)
 }
