@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod backup;
     mod conformance;
     mod damage;
     mod disk;

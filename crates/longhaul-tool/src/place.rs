@@ -4,9 +4,10 @@
 //! Never: joins a path from what a model said, or follows a link inside the
 //! directory. So whoever swaps a link in between two steps gains nothing.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +87,28 @@ pub(crate) struct Place {
     root: Arc<Path>,
     /// Files and folders that nobody enters, wherever they are.
     kept: Arc<[PathBuf]>,
+    modes: Modes,
+}
+
+/// Permissions of files and folders that are made in a directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Modes {
+    /// Permissions of a new file.
+    pub(crate) file: Mode,
+    folder: Mode,
+}
+
+impl Modes {
+    /// As other programs make them.
+    const SHARED: Self = Self {
+        file: Mode::from_raw_mode(0o644),
+        folder: Mode::from_raw_mode(0o755),
+    };
+    /// Only for their owner.
+    const PRIVATE: Self = Self {
+        file: Mode::from_raw_mode(0o600),
+        folder: Mode::from_raw_mode(0o700),
+    };
 }
 
 impl Place {
@@ -94,14 +117,23 @@ impl Place {
         Self {
             root: root.into(),
             kept: Arc::default(),
+            modes: Modes::SHARED,
+        }
+    }
+
+    /// The directory at this path. What is made in it is for its owner only.
+    pub(crate) fn private(root: PathBuf) -> Self {
+        Self {
+            modes: Modes::PRIVATE,
+            ..Self::new(root)
         }
     }
 
     /// The same without these files and folders.
     pub(crate) fn without(self, kept: Vec<PathBuf>) -> Self {
         Self {
-            root: self.root,
             kept: kept.into(),
+            ..self
         }
     }
 
@@ -119,7 +151,10 @@ impl Place {
         if self.root.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(&self.root)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(self.modes.folder.as_raw_mode())
+            .create(&self.root)?;
         let above = self.root.parent().filter(|above| *above != Path::new(""));
         File::open(above.unwrap_or(Path::new(".")))?.sync_all()
     }
@@ -133,7 +168,11 @@ impl Place {
         let kept = self.kept.iter();
         let kept = kept.filter_map(|path| sys::stat(path).ok());
         let kept = kept.map(|stat| identity(&stat)).collect();
-        Ok(Folder { handle, kept })
+        Ok(Folder {
+            handle,
+            kept,
+            modes: self.modes,
+        })
     }
 }
 
@@ -142,6 +181,7 @@ impl Place {
 pub(crate) struct Folder {
     pub(crate) handle: OwnedFd,
     kept: Arc<[Identity]>,
+    pub(crate) modes: Modes,
 }
 
 /// An open file.
@@ -217,6 +257,7 @@ impl Folder {
         Ok(Self {
             handle,
             kept: Arc::clone(&self.kept),
+            modes: self.modes,
         })
     }
 
@@ -264,7 +305,7 @@ impl Folder {
             Err(Trouble::Missing) => {}
             other => return other,
         }
-        match sys::mkdirat(&self.handle, part, Mode::from_raw_mode(0o755)) {
+        match sys::mkdirat(&self.handle, part, self.modes.folder) {
             // The listing had no such name: the file system sees one in another.
             Err(Errno::EXIST) => return Err(Trouble::Folded),
             made => made?,

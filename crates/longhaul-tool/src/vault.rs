@@ -34,7 +34,7 @@ impl Vault {
     /// The vault in the directory `root`, which itself may be a link.
     pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            place: Place::new(root.into()),
+            place: Place::private(root.into()),
             clock,
         }
     }

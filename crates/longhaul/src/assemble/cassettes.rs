@@ -2,6 +2,8 @@
 //!
 //! Never: a cassette outside of their folder.
 
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,8 +68,15 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     let hash = Hash::of(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
     let path = cassette_file(config, &name)?;
-    std::fs::create_dir_all(cassette_folder(config)).map_err(unreadable)?;
-    std::fs::write(&path, bytes).map_err(unreadable)?;
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700);
+    made.create(cassette_folder(config)).map_err(unreadable)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options
+        .open(&path)
+        .and_then(|mut file| file.write_all(&bytes));
+    written.map_err(unreadable)?;
     Ok(format!("{CASSETTE}/{name}{suffix}"))
 }
 
