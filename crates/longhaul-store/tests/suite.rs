@@ -15,4 +15,5 @@ mod suite {
     mod migrate;
     mod place;
     mod process;
+    mod retention;
 }

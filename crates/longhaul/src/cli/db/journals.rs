@@ -24,7 +24,10 @@ impl JournalCheck for Fold {
             Some(status) if status.is_terminal() == ended => Ok(()),
             Some(status) => {
                 let head = if ended { "ended" } else { "not ended" };
-                Err(format!("its head says {head}, its journal {status}"))
+                Err(format!(
+                    "its head says {head}, its journal {}",
+                    status.as_str()
+                ))
             }
         }
     }
