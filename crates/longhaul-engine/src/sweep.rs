@@ -26,7 +26,7 @@ const REPAIR_EVERY: Millis = Millis::from_secs(30);
 const PRUNE_EVERY: Millis = Millis::from_secs(60 * 60);
 
 /// Maximum number of runs that are forgotten before writers get a pause.
-const PRUNED_MAX: usize = 2_000;
+const PRUNED_MAX: usize = 1_000;
 
 /// Number of forgotten contents or keys from which on there may be more.
 const LOT: usize = 1_000;
