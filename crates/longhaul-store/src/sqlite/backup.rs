@@ -138,10 +138,11 @@ fn steps(
         let step = backup.step(PAGES)?;
         let left = backup.progress();
         progress(1.0 - f64::from(left.remaining) / f64::from(left.pagecount.max(1)));
-        match step {
-            StepResult::Done => return Ok(()),
-            StepResult::Busy | StepResult::Locked => std::thread::sleep(Duration::from_millis(10)),
-            _ => {}
+        if step == StepResult::Done {
+            return Ok(());
+        }
+        if step != StepResult::More {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -205,15 +205,6 @@ mod tests {
             ".claude/commands/a.md",
             ".claude/settings.md",
             "sub/.claude/settings.json",
-            ".cargo/config.toml",
-            "config.json",
-            "docker/config.json",
-            "hosts.yml",
-            "credentials.toml",
-            "docs/kubeconfig.md",
-            "main.tf",
-            "src/secrets.rs",
-            "history.md",
         ] {
             check(open, true, true);
         }
@@ -263,6 +254,27 @@ mod tests {
             "sub/.Git/modules/x/config",
             "git~1/config",
             ".git/credentials",
+        ] {
+            check(shut, false, false);
+        }
+    }
+
+    #[test]
+    fn credentials_of_other_programs_and_histories_are_closed() {
+        for open in [
+            ".cargo/config.toml",
+            "config.json",
+            "docker/config.json",
+            "hosts.yml",
+            "credentials.toml",
+            "docs/kubeconfig.md",
+            "main.tf",
+            "src/secrets.rs",
+            "history.md",
+        ] {
+            check(open, true, true);
+        }
+        for shut in [
             ".cargo/credentials.toml",
             ".Cargo/Credentials",
             "home/.docker/config.json",
