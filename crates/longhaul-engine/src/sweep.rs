@@ -25,8 +25,15 @@ const LOOK_EVERY: Millis = Millis::from_secs(1);
 const REPAIR_EVERY: Millis = Millis::from_secs(30);
 const PRUNE_EVERY: Millis = Millis::from_secs(60 * 60);
 
-/// So many runs are forgotten at once.
-const PRUNED_MAX: usize = 200;
+/// Maximum number of runs that are forgotten before writers get a pause.
+const PRUNED_MAX: usize = 1_000;
+
+/// Number of forgotten contents or keys from which on there may be more.
+const LOT: usize = 1_000;
+
+/// Shortest pause between two lots of forgotten runs. A longer one is as long as the lot
+/// before it took: forgetting takes half of the time at most.
+const PRUNE_PAUSE: Millis = Millis(10);
 
 /// A blob that nobody names is kept for a day: a writer may be about to.
 const BLOB_KEEP: Millis = Millis::from_secs(24 * 60 * 60);
@@ -55,26 +62,27 @@ pub(crate) async fn sweep(ports: &Ports, retention: Retention) -> Result<(), Err
             repair(ports).await?;
         }
         if prune_at <= now {
-            prune_at = now.plus(if prune(ports, retention).await? {
-                Millis::from_secs(1)
-            } else {
-                PRUNE_EVERY
+            let has_more = prune(ports, retention).await?;
+            let done = clock.now();
+            prune_at = done.plus(match has_more {
+                true => done.since(now).max(PRUNE_PAUSE),
+                false => PRUNE_EVERY,
             });
         }
         match told {
-            Told::All => wait(ports, &mut *watch).await?,
+            Told::All => wait(ports, &mut *watch, prune_at).await?,
             Told::Some => {}
             Told::None => clock.sleep_until(clock.now().plus(LOOK_EVERY)).await,
         }
     }
 }
 
-/// Until a timer may be due.
-async fn wait(ports: &Ports, watch: &mut dyn Watch) -> Result<(), Error> {
+/// Until a timer may be due, and no longer than this.
+async fn wait(ports: &Ports, watch: &mut dyn Watch, most: Timestamp) -> Result<(), Error> {
     let clock = &*ports.clock;
     let begun = clock.now();
     let next = ports.shelves.next_due().await?;
-    let latest = begun.plus(LOOK_EVERY);
+    let latest = begun.plus(LOOK_EVERY).min(most);
     let until: Timestamp = next.map_or(latest, |due| due.min(latest));
     tokio::select! {
         biased;
@@ -156,5 +164,5 @@ async fn prune(ports: &Ports, retention: Retention) -> Result<bool, Error> {
             limit: PRUNED_MAX,
         })
         .await?;
-    Ok(pruned.runs >= PRUNED_MAX)
+    Ok(pruned.runs >= PRUNED_MAX || pruned.blobs.max(pruned.keys) >= LOT)
 }

@@ -20,6 +20,7 @@ mod suite {
     mod perception;
     mod progress;
     mod recover;
+    mod retention;
     mod secrets;
     mod secrets_of_strangers;
     mod sim;

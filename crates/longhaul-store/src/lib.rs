@@ -8,4 +8,6 @@ pub mod options;
 pub mod sqlite;
 
 pub use options::{Options, Role};
-pub use sqlite::{SqliteStore, driver, is_taken, open};
+pub use sqlite::{
+    CheckReport, JournalCheck, Problem, SqliteStore, backup, check, driver, is_taken, open, restore,
+};

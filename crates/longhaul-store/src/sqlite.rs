@@ -3,10 +3,12 @@
 //! Never: reads a clock of its own, or acknowledges what is not on the disk.
 
 pub(crate) mod append;
+mod backup;
 mod blob;
 mod boot;
 mod budget;
 mod change;
+mod check;
 mod claim;
 mod column;
 pub(crate) mod connect;
@@ -49,6 +51,8 @@ mod watch;
 mod work;
 mod writer;
 
+pub use backup::{backup, restore};
+pub use check::{CheckReport, JournalCheck, Problem, check};
 pub use handle::SqliteStore;
 pub use lock::{driver, is_taken};
 pub use open::open;

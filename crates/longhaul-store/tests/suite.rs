@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod backup;
     mod conformance;
     mod damage;
     mod disk;
@@ -14,4 +15,5 @@ mod suite {
     mod migrate;
     mod place;
     mod process;
+    mod retention;
 }

@@ -83,7 +83,7 @@ impl Desk {
         before: Option<&Taken>,
     ) -> Result<(), Trouble> {
         self.sweep()?;
-        let mode = before.map_or(Mode::from_raw_mode(0o644), |before| before.mode);
+        let mode = before.map_or(self.folder.modes.file, |before| before.mode);
         let (temp, handle) = self.temp(mode)?;
         let done = self.fill(handle, bytes, before).and_then(|()| {
             let here = &self.folder.handle;

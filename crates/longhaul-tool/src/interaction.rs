@@ -116,11 +116,9 @@ impl Tool for LogInteraction {
 /// Adds a line, unless one of this key stands there.
 fn add(lines: &Jsonl, key: &str, line: &Value) -> Result<(), Trouble> {
     let held = lines.hold()?;
-    let mut stands = false;
-    held.each(key, |_| stands = true)?;
-    match stands {
-        true => Ok(()),
-        false => held.add(line),
+    match held.find(key)?.lines.is_empty() {
+        true => held.add(line),
+        false => Ok(()),
     }
 }
 

@@ -4,7 +4,10 @@
 //! Never: changes a line that stands, follows a link, or stumbles over a last
 //! line that a crash has torn.
 
-use std::ffi::OsStr;
+mod index;
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
@@ -15,8 +18,11 @@ use std::time::Duration;
 
 use rustix::fs::{self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use serde::Deserialize;
 use serde_json::Value;
+use tracing::{debug, trace};
 
+use crate::jsonl::index::Index;
 use crate::location::Location;
 use crate::place::Trouble;
 
@@ -25,6 +31,11 @@ const LINE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// So often is the lock tried for, with a pause between: half a minute in all.
 const LOCK_TRIES: u32 = 6_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// How often a file is opened again that was moved away while the lock was waited for.
+const OPEN_TRIES: u32 = 10;
+/// Maximum number of bytes at the end of the file that are read line by line
+/// instead of being in the index.
+const TAIL_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where the file is.
 #[derive(Debug, Clone)]
@@ -44,9 +55,9 @@ impl Jsonl {
     pub(crate) fn hold(&self) -> Result<Held, Trouble> {
         let (folder, name) = self.0.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open((&folder, name), OFlags::CREATE)?;
+        let held = open(folder, name, OFlags::CREATE)?;
         if is_new {
-            sys::fsync(&folder)?;
+            sys::fsync(&held.folder)?;
         }
         Ok(held)
     }
@@ -57,7 +68,7 @@ impl Jsonl {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened?,
         };
-        match open((&folder, name), OFlags::empty()) {
+        match open(folder, name, OFlags::empty()) {
             Err(Trouble::Missing) => Ok(None),
             held => held.map(Some),
         }
@@ -65,102 +76,203 @@ impl Jsonl {
 }
 
 /// Opens the file `name` in `folder`, and locks it.
-fn open((folder, name): (&OwnedFd, &OsStr), more: OFlags) -> Result<Held, Trouble> {
+fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
     // Without NONBLOCK a pipe of that name would hold us until somebody writes.
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o600);
-    let handle = sys::openat(folder, name, flags | OFlags::CLOEXEC | more, mode)?;
-    let kind = FileType::from_raw_mode(sys::fstat(&handle)?.st_mode);
-    if kind != FileType::RegularFile {
-        return Err(Trouble::Strange);
+    for _ in 0..OPEN_TRIES {
+        let handle = sys::openat(&folder, name, flags | OFlags::CLOEXEC | more, mode)?;
+        let open = sys::fstat(&handle)?;
+        if FileType::from_raw_mode(open.st_mode) != FileType::RegularFile {
+            return Err(Trouble::Strange);
+        }
+        let file = File::from(handle);
+        let is_locked = lock(&file)?;
+        // Somebody may have moved or removed it while the lock was waited for.
+        let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
+        if named.is_ok_and(is_same) {
+            return Ok(Held {
+                file,
+                folder,
+                index: is_locked.then(|| index_name(name)),
+            });
+        }
     }
-    let held = Held(File::from(handle));
-    held.lock()?;
-    Ok(held)
+    Err(Trouble::Busy)
+}
+
+/// The name of a file's index. It is closed to agents.
+fn index_name(name: &OsStr) -> OsString {
+    format!(".longhaul-{}.index", name.to_string_lossy()).into()
+}
+
+/// Locks the file, or returns false where the file system has no locks. Not waited for
+/// in the system: a process that never unlocks must not block a thread of this one.
+fn lock(file: &File) -> Result<bool, Trouble> {
+    for _ in 0..LOCK_TRIES {
+        match sys::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
+            Err(_) => return Ok(false),
+        }
+    }
+    Err(Trouble::Busy)
 }
 
 /// The open file. The lock ends with it, so with a crash too.
 #[derive(Debug)]
-pub(crate) struct Held(File);
+pub(crate) struct Held {
+    file: File,
+    /// The folder of the file and of its index.
+    folder: OwnedFd,
+    /// Name of the index; `None` without a lock, under which alone it is used.
+    index: Option<OsString>,
+}
+
+/// The lines of one key, in the file's order.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The lines.
+    pub(crate) lines: Vec<Value>,
+    /// Number of bytes of the file that were read to find them.
+    bytes_read: u64,
+}
+
+#[derive(Deserialize)]
+struct Keyed<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+}
 
 impl Held {
-    /// Not waited for in the system: whoever never lets go must not hold a thread
-    /// of ours. Where the file system has no locks, one process is still alone.
-    fn lock(&self) -> Result<(), Trouble> {
-        for _ in 0..LOCK_TRIES {
-            match sys::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
-                Ok(()) | Err(_) => return Ok(()),
-            }
-        }
-        Err(Trouble::Busy)
-    }
-
     /// The first line, if it is JSON.
     pub(crate) fn first(&self) -> Result<Option<Value>, Trouble> {
-        let mut file = &self.0;
-        file.seek(SeekFrom::Start(0))?;
-        let mut line = Vec::new();
-        BufReader::new(file.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
-        Ok(serde_json::from_slice(&line).ok())
+        Ok(serde_json::from_slice(&self.line_at(0)?).ok())
     }
 
     /// Whether nothing was ever written to it.
     pub(crate) fn is_empty(&self) -> Result<bool, Trouble> {
-        Ok(self.0.metadata()?.len() == 0)
+        Ok(self.file.metadata()?.len() == 0)
     }
 
-    /// Shows every line that has this key; what is no JSON is passed over.
-    pub(crate) fn each(&self, key: &str, mut seen: impl FnMut(&Value)) -> Result<(), Trouble> {
-        let mut file = &self.0;
-        file.seek(SeekFrom::Start(0))?;
-        let mut reader = BufReader::with_capacity(64 * 1024, file);
+    /// Every line that has this key; what is no JSON is passed over. However long the
+    /// file is, little of it is read.
+    pub(crate) fn find(&self, key: &str) -> Result<Found, Trouble> {
+        let length = self.file.metadata()?.len();
+        let mut found = Found::default();
+        let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
+            self.scan(0, key, &mut found)?;
+            return Ok(found);
+        };
+        if let Err(why) = self.look_up(index, key, &mut found) {
+            debug!(index = %index.display(), %why, "index not usable; the whole file is read");
+            found = Found::default();
+            self.scan(0, key, &mut found)?;
+        }
+        trace!(bytes = found.bytes_read, "looked for a key");
+        Ok(found)
+    }
+
+    fn look_up(&self, index: &OsStr, key: &str, found: &mut Found) -> io::Result<()> {
+        let mut index = Index::open((&self.folder, index), &self.file)?;
+        if self.file.metadata()?.len() - index.covered() > TAIL_BYTES_MAX {
+            let mut whole = index.covered();
+            found.bytes_read += self.lines(index.covered(), |offset, line| {
+                if let Ok(Keyed { key }) = serde_json::from_slice(line) {
+                    index.add(&key, offset)?;
+                }
+                if line.ends_with(b"\n") {
+                    whole = offset + line.len() as u64;
+                }
+                Ok(())
+            })?;
+            index.cover(whole)?;
+        }
+        for offset in index.find(key)? {
+            let line = self.line_at(offset)?;
+            found.bytes_read += line.len() as u64;
+            found.lines.extend(keyed(&line, key));
+        }
+        self.scan(index.covered(), key, found)
+    }
+
+    /// Reads the lines from an offset on that have this key.
+    fn scan(&self, from: u64, key: &str, found: &mut Found) -> io::Result<()> {
+        let lines = &mut found.lines;
+        found.bytes_read += self.lines(from, |_, line| {
+            lines.extend(keyed(line, key));
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn line_at(&self, offset: u64) -> io::Result<Vec<u8>> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(offset))?;
         let mut line = Vec::new();
+        BufReader::new(file.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+        Ok(line)
+    }
+
+    /// Shows each line from an offset on, with where it begins; returns how many bytes
+    /// were read.
+    fn lines(
+        &self,
+        from: u64,
+        mut seen: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(from))?;
+        let mut reader = BufReader::with_capacity(64 * 1024, file);
+        let (mut line, mut offset) = (Vec::new(), from);
         loop {
             line.clear();
             let count = (&mut reader)
                 .take(LINE_BYTES_MAX)
                 .read_until(b'\n', &mut line)?;
             if count == 0 {
-                return Ok(());
+                return Ok(offset - from);
             }
-            // Most lines are not meant, and need not be read as JSON.
-            let Ok(text) = std::str::from_utf8(&line) else {
-                continue;
-            };
-            if !text.contains(key) {
-                continue;
-            }
-            let Ok(value) = serde_json::from_str::<Value>(text) else {
-                continue;
-            };
-            if value["key"] == key {
-                seen(&value);
-            }
+            seen(offset, &line)?;
+            offset += count as u64;
         }
     }
 
     /// Adds a line, on the disk when this returns.
     pub(crate) fn add(&self, value: &Value) -> Result<(), Trouble> {
-        let length = self.0.metadata()?.len();
+        let length = self.file.metadata()?.len();
         let mut last = [b'\n'];
         if length > 0 {
-            self.0.read_exact_at(&mut last, length - 1)?;
+            self.file.read_exact_at(&mut last, length - 1)?;
         }
         // What a crash has torn stays a line of its own, which nobody can read.
         let start = if last == *b"\n" { "" } else { "\n" };
         let added = self.put(&format!("{start}{value}\n"));
         if added.is_err() {
             // A full disk: nothing is better than half a line.
-            _ = self.0.set_len(length);
+            _ = self.file.set_len(length);
         }
         Ok(added?)
     }
 
     fn put(&self, line: &str) -> io::Result<()> {
-        let mut file = &self.0;
+        let mut file = &self.file;
         file.write_all(line.as_bytes())?;
         file.sync_data()
     }
 }
+
+/// The line as JSON, if it has this key.
+fn keyed(line: &[u8], key: &str) -> Option<Value> {
+    // Most lines have another key, and need not be read as JSON.
+    let text = std::str::from_utf8(line)
+        .ok()
+        .filter(|text| text.contains(key))?;
+    let value: Value = serde_json::from_str(text).ok()?;
+    (value["key"] == key).then_some(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -277,7 +277,9 @@ mod tests {
         assert!(root.join("real/a/b").is_dir());
         // A user's own choice may be a link.
         assert!(Location::from(root.join("link")).open_folder().is_ok());
-        Location::from(root.join("link/new/er")).make_folder().unwrap();
+        Location::from(root.join("link/new/er"))
+            .make_folder()
+            .unwrap();
         assert!(outside.join("new/er").is_dir());
     }
 }

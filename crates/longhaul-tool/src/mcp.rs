@@ -13,6 +13,7 @@ mod elicit;
 mod error;
 mod fate;
 mod greet;
+mod guard;
 mod http;
 mod judge;
 mod lines;

@@ -216,10 +216,10 @@ fn judge(record: &Record, deliver: &Deliver, key: &str) -> Result<(Finding, bool
     if way != deliver.way() {
         return Ok((Finding::Unknown, false));
     }
-    let mut stands = false;
-    if let Some(held) = Jsonl::new(path.clone()).hold_if_there()? {
-        held.each(key, |_| stands = true)?;
-    }
+    let stands = match Jsonl::new(path.clone()).hold_if_there()? {
+        Some(held) => !held.find(key)?.lines.is_empty(),
+        None => false,
+    };
     Ok(match stands {
         true => (delivered(), true),
         false => (Finding::NotHappened, true),

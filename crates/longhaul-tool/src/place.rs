@@ -87,6 +87,28 @@ pub(crate) struct Place {
     root: Arc<Location>,
     /// Files and folders that nobody enters, wherever they are.
     kept: Arc<[PathBuf]>,
+    modes: Modes,
+}
+
+/// Permissions of files and folders that are made in a directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Modes {
+    /// Permissions of a new file.
+    pub(crate) file: Mode,
+    folder: Mode,
+}
+
+impl Modes {
+    /// As other programs make them.
+    const SHARED: Self = Self {
+        file: Mode::from_raw_mode(0o644),
+        folder: Mode::from_raw_mode(0o755),
+    };
+    /// Only for their owner.
+    const PRIVATE: Self = Self {
+        file: Mode::from_raw_mode(0o600),
+        folder: Mode::from_raw_mode(0o700),
+    };
 }
 
 impl Place {
@@ -95,14 +117,23 @@ impl Place {
         Self {
             root: Arc::new(root.into()),
             kept: Arc::default(),
+            modes: Modes::SHARED,
+        }
+    }
+
+    /// The directory at this location. What is made in it is for its owner only.
+    pub(crate) fn private(root: impl Into<Location>) -> Self {
+        Self {
+            modes: Modes::PRIVATE,
+            ..Self::new(root)
         }
     }
 
     /// The same without these files and folders.
     pub(crate) fn without(self, kept: Vec<PathBuf>) -> Self {
         Self {
-            root: self.root,
             kept: kept.into(),
+            ..self
         }
     }
 
@@ -128,7 +159,11 @@ impl Place {
         let kept = self.kept.iter();
         let kept = kept.filter_map(|path| sys::stat(path).ok());
         let kept = kept.map(|stat| identity(&stat)).collect();
-        Ok(Folder { handle, kept })
+        Ok(Folder {
+            handle,
+            kept,
+            modes: self.modes,
+        })
     }
 }
 
@@ -137,6 +172,7 @@ impl Place {
 pub(crate) struct Folder {
     pub(crate) handle: OwnedFd,
     kept: Arc<[Identity]>,
+    pub(crate) modes: Modes,
 }
 
 /// An open file.
@@ -212,6 +248,7 @@ impl Folder {
         Ok(Self {
             handle,
             kept: Arc::clone(&self.kept),
+            modes: self.modes,
         })
     }
 
@@ -259,7 +296,7 @@ impl Folder {
             Err(Trouble::Missing) => {}
             other => return other,
         }
-        match sys::mkdirat(&self.handle, part, Mode::from_raw_mode(0o755)) {
+        match sys::mkdirat(&self.handle, part, self.modes.folder) {
             // The listing had no such name: the file system sees one in another.
             Err(Errno::EXIST) => return Err(Trouble::Folded),
             made => made?,

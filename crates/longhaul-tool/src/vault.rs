@@ -34,7 +34,7 @@ impl Vault {
     /// The vault in the directory `root`.
     pub fn new(root: impl Into<Location>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            place: Place::new(root.into()),
+            place: Place::private(root.into()),
             clock,
         }
     }

@@ -12,6 +12,7 @@ mod card;
 mod chaos;
 mod config;
 mod cpu;
+mod db;
 mod demo;
 mod desk;
 mod dev;
@@ -140,6 +141,9 @@ enum Command {
     Memory(memory::Memory),
     /// Who may come in over HTTP, and as what
     Keys(keys::Keys),
+    /// Checks, copies and restores this folder's store
+    #[command(subcommand)]
+    Db(db::Db),
     /// What is set, by whom, and where it is read
     #[command(subcommand)]
     Config(config::Config),
@@ -187,6 +191,7 @@ impl Cli {
             Command::Trust(trust) => trust.run(),
             Command::Memory(memory) => memory.run(),
             Command::Keys(keys) => keys.run(),
+            Command::Db(db) => db.run(),
             Command::Config(config) => config.run().map(|()| Exit::Done),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Chaos(chaos) => chaos.run(),

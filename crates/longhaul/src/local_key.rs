@@ -5,7 +5,9 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
@@ -90,7 +92,9 @@ pub fn read_or_make(at: &Path, fresh: &Secret) -> Result<Secret, LocalKeyError> 
         source,
     };
     if let Some(folder) = at.parent() {
-        fs::create_dir_all(folder).map_err(io)?;
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(folder);
+        made.map_err(io)?;
     }
     // Written beside and moved into place: nobody reads half a key.
     let beside = at.with_extension(format!("key.{}", std::process::id()));

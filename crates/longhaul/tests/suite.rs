@@ -15,6 +15,7 @@ mod suite {
     mod chaos;
     mod config;
     mod config_cli;
+    mod db_cli;
     mod demo;
     mod docs;
     mod doubt_cli;

@@ -55,7 +55,10 @@ impl Recorder {
     /// Makes sure that a tape can be written in this folder, before anything is
     /// begun that is to be on it.
     pub fn open(&self, folder: &Path) -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(folder)?;
         let draft = folder.join(format!("recording-{}.part", std::process::id()));
         let file = new_file(&draft)?;
         self.lock().open = Some((draft, file));

@@ -2,7 +2,7 @@
 //!
 //! Never: a weaker promise than that a commit is on the disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -57,19 +57,43 @@ pub(crate) fn looker(path: &Path, busy: Duration) -> Result<Connection> {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)
     });
-    let log = path.with_file_name(format!(
-        "{}-wal",
-        path.file_name().unwrap_or_default().to_string_lossy()
-    ));
-    let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    let has_log = std::fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
     if tried.is_ok() || has_log {
         return tried;
     }
+    immutable(path, busy)
+}
+
+/// A connection that can't write and leaves nothing beside the file. Without a log
+/// no process has the file open.
+pub(crate) fn inspector(path: &Path, busy: Duration) -> Result<Connection> {
+    match log_of(path).exists() {
+        true => reader(path, busy),
+        false => immutable(path, busy),
+    }
+}
+
+/// A connection to a new file that becomes a copy, which is synced at its end.
+pub(crate) fn copy(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = open(path, flags, Duration::ZERO)?;
+    conn.execute_batch("PRAGMA synchronous = OFF;")?;
+    Ok(conn)
+}
+
+fn immutable(path: &Path, busy: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     let address = format!("file:{}?immutable=1", encoded(path));
     open(Path::new(&address), flags, busy)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!(
+        "{}-wal",
+        path.file_name().unwrap_or_default().to_string_lossy()
+    ))
 }
 
 /// A path as it stands in an address.

@@ -17,7 +17,7 @@ use crate::sqlite::fault::{Lost, io_error, sql_error};
 use crate::sqlite::handle::{Reads, SqliteStore};
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::place::{
-    Found, Place, folder, inspect, make_file, make_folder, refuse_network, resolve,
+    Found, OpenFile, Place, folder, inspect, make_file, make_folder, refuse_network, resolve,
 };
 use crate::sqlite::reader::Readers;
 use crate::sqlite::schema;
@@ -52,6 +52,7 @@ fn open_memory(options: &Options) -> Result<SqliteStore, StoreError> {
         at,
         conn,
         lock: None,
+        file: None,
         apart: None,
     };
     start(ground, options)
@@ -100,12 +101,14 @@ fn open_to_write(
     bring_up(&conn, at, (home, options))?;
     let reader = || connect::reader(path, options.busy).map_err(|error| sql_error(error, at));
     let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
-    let lookout = reader()?;
+    let (lookout, file) = (reader()?, OpenFile::new(path));
+    let post = Post::new(lookout, file.clone(), options.fatal.clone());
     let ground = Ground {
         at: Arc::clone(at),
         conn,
         lock,
-        apart: Some((readers, Post::new(lookout, path, options.fatal.clone()))),
+        file: Some(file),
+        apart: Some((readers, post)),
     };
     start(ground, options)
 }
@@ -121,7 +124,7 @@ fn open_to_look(
     let found = schema::found(&reader()?, at)?;
     let readers: Vec<Connection> = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
     let (bell, _) = watch::channel(0);
-    let post = Post::new(reader()?, path, None);
+    let post = Post::new(reader()?, OpenFile::new(path), None);
     Ok(SqliteStore {
         reads: Reads::Apart(Readers::start(readers, at, &options.clock)?),
         changes: Changes::new(Arc::clone(at), bell, Some(post)),
@@ -204,6 +207,8 @@ struct Ground {
     at: Arc<str>,
     conn: Connection,
     lock: Option<DriverLock>,
+    /// The file; `None` for a store in memory.
+    file: Option<OpenFile>,
     /// The readers' connections and the lookout's post, where others may see the file.
     apart: Option<(Vec<Connection>, Post)>,
 }
@@ -232,6 +237,7 @@ fn start(ground: Ground, options: &Options) -> Result<SqliteStore, StoreError> {
         fatal: options.fatal.clone(),
         faults: options.faults.clone(),
         lock: ground.lock,
+        file: ground.file,
     };
     Ok(SqliteStore {
         reads,

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::port::store::StoreError;
@@ -76,7 +77,7 @@ pub(crate) fn folder(file: &Path) -> &Path {
     }
 }
 
-/// Makes a folder with everything above it, so that it is still there after a
+/// Makes a folder for its owner only, with everything above it, so that it is still there after a
 /// power cut: a new name is safe only when the folder that holds it is synced.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
@@ -84,7 +85,10 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     }
     let above = folder(path);
     make_folder(above)?;
-    match fs::create_dir(path) {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
         Ok(()) => File::open(above)?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -113,6 +117,41 @@ pub(crate) fn private() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// A database file that is open, to be found under its path as long as it is.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    /// Device and inode at the time of opening.
+    identity: Option<(u64, u64)>,
+}
+
+impl OpenFile {
+    /// The file that has this path now.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            identity: identity(path),
+        }
+    }
+
+    /// Makes sure that the path still leads to the same file: what is written to one
+    /// that was removed or replaced is lost.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match identity(&self.path) == self.identity {
+            true => Ok(()),
+            false => {
+                let path = self.path.display();
+                Err(format!("`{path}` was moved or deleted while it was open"))
+            }
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Makes the file for a database, empty, unless it is there.

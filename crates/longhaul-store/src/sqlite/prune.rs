@@ -8,13 +8,16 @@ use longhaul_core::port::store::{PruneAsk, Pruned};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::limit;
+use crate::sqlite::column::{int, limit, nat};
 use crate::sqlite::lane::leave;
 use crate::sqlite::tail::newest;
 use crate::sqlite::tx::Tx;
 
-/// So many blobs go at once at most, so that nobody waits for long.
-const BLOBS_MAX: i64 = 1_000;
+/// Maximum number of rows that one transaction deletes of each kind, so that appends
+/// never wait for long.
+pub(crate) const ROWS_MAX: u64 = 1_000;
+/// Rows of a run beside its journal, as far as they count for the bound above.
+const ROWS_BESIDE: u64 = 20;
 /// So many free pages are given back to the disk at once.
 const PAGES_MAX: u32 = 1_000;
 
@@ -40,13 +43,14 @@ const FORGET: &[&str] = &[
 
 /// Requests that need not be known any more.
 const OVER: &[&str] = &[
-    "DELETE FROM idem WHERE until <= ?1",
-    "DELETE FROM reply WHERE until <= ?1",
+    "DELETE FROM idem WHERE rowid IN (SELECT rowid FROM idem WHERE until <= ?1 LIMIT ?2)",
+    "DELETE FROM reply WHERE rowid IN (SELECT rowid FROM reply WHERE until <= ?1 LIMIT ?2)",
 ];
 
 /// Runs past their keep, the longest past first. Which trees still go on is found
 /// out once: asked for each run, a tree of many would be walked as often.
-pub(crate) const AGED: &str = "SELECT h.run FROM run_head h CROSS JOIN run r ON r.id = h.run
+pub(crate) const AGED: &str =
+    "SELECT h.run, h.last FROM run_head h CROSS JOIN run r ON r.id = h.run
       WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3
         AND r.root NOT IN (SELECT t.root
                              FROM run_head th INDEXED BY run_head_open CROSS JOIN run t
@@ -58,63 +62,135 @@ const UNNAMED: &str = "SELECT b.hash FROM blob b
       WHERE b.touched_at < ?1 AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = b.hash)
       LIMIT ?2";
 
-/// What may go. Looked for beside the writer, which would keep everybody waiting.
+/// What one transaction forgets.
 #[derive(Debug)]
-pub(crate) struct Old {
-    runs: Vec<RunId>,
-    blobs: Vec<[u8; 32]>,
+pub(crate) enum Step {
+    /// The beginning of a journal that is too long for one transaction, up to this event.
+    Journal(RunId, u64),
+    /// Some of the contents that a long run names.
+    Blobs(RunId),
+    /// Whole runs.
+    Runs(Vec<RunId>),
+    /// Contents without a name.
+    Unnamed(Vec<[u8; 32]>),
+    /// Requests that are over, and lanes without runs.
+    Over,
+    /// Free pages.
+    Pages,
 }
 
-/// Looks for what may go.
-pub(crate) fn find(tx: &Tx<'_>, ask: PruneAsk) -> Result<Old> {
+/// Looks for what may go, beside the writer, which would keep everybody waiting.
+/// Contents without a name are looked for only when no more runs are found: that look
+/// goes through all old contents.
+pub(crate) fn find(tx: &Tx<'_>, ask: PruneAsk) -> Result<Vec<Step>> {
     let runs_before = before(tx.now, ask.runs_older.0);
-    let blobs_before = before(tx.now, ask.blobs_older.0);
     let newest = newest(tx)?.map(RunId::bytes);
-    Ok(Old {
-        runs: tx.all(
-            AGED,
-            params![runs_before, limit(ask.limit), newest],
-            |row| row.get(0).map(RunId::from_bytes),
-        )?,
-        blobs: tx.all(UNNAMED, params![blobs_before, BLOBS_MAX], |row| row.get(0))?,
-    })
+    let runs = tx.all(
+        AGED,
+        params![runs_before, limit(ask.limit), newest],
+        |row| Ok((RunId::from_bytes(row.get(0)?), nat(row, 1)?)),
+    )?;
+    let mut steps = Vec::new();
+    if runs.len() < ask.limit {
+        let old = before(tx.now, ask.blobs_older.0);
+        let blobs = tx.all(UNNAMED, params![old, int(ROWS_MAX)], |row| row.get(0))?;
+        if !blobs.is_empty() {
+            steps.push(Step::Unnamed(blobs));
+        }
+    }
+    let (mut group, mut rows) = (Vec::new(), 0);
+    for (run, last) in runs {
+        if last > ROWS_MAX {
+            let cuts = (ROWS_MAX..last).step_by(ROWS_MAX as usize);
+            steps.extend(cuts.map(|upto| Step::Journal(run, upto)));
+            steps.extend((0..last / ROWS_MAX).map(|_| Step::Blobs(run)));
+        }
+        rows += last.min(ROWS_MAX) + ROWS_BESIDE;
+        group.push(run);
+        if rows >= ROWS_MAX {
+            steps.push(Step::Runs(std::mem::take(&mut group)));
+            rows = 0;
+        }
+    }
+    steps.extend((!group.is_empty()).then_some(Step::Runs(group)));
+    if !steps.is_empty() {
+        steps.push(Step::Pages);
+    }
+    steps.push(Step::Over);
+    Ok(steps)
 }
 
-/// Forgets old runs, contents without a name, and keys that are over. A tree that
-/// has ended stays so; a content may have been named since it was found, and what
-/// was newer than a run may have been forgotten by somebody else.
-pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk, old: &Old) -> Result<Pruned> {
+/// Takes one step. A tree that has ended stays so; a content may have been named since
+/// it was found, and what was newer than a run may have been forgotten by somebody else.
+pub(crate) fn prune(tx: &Tx<'_>, ask: PruneAsk, step: &Step) -> Result<Pruned> {
     let mut pruned = Pruned::default();
-    let mut blobs = old.blobs.clone();
-    let newest = newest(tx)?;
-    for run in old.runs.iter().filter(|run| Some(**run) != newest) {
-        leave(tx, *run)?;
-        // What only this run named goes with it.
-        let named = "SELECT hash FROM blob_ref WHERE run = ?1";
-        blobs.extend(tx.all(named, params![run.bytes()], |row| row.get::<_, [u8; 32]>(0))?);
-        for sql in FORGET {
-            tx.run(sql, params![run.bytes()])?;
+    let blobs_before = before(tx.now, ask.blobs_older.0);
+    match step {
+        Step::Journal(run, upto) => {
+            let sql = "DELETE FROM journal WHERE run = ?1 AND seq <= ?2 AND seq > ?3";
+            let from = int(upto.saturating_sub(ROWS_MAX));
+            tx.run(sql, params![run.bytes(), int(*upto), from])?;
         }
-        // Whoever prunes at the same time may have been faster.
-        let sql = "DELETE FROM run WHERE id = ?1";
-        pruned.runs += tx.run(sql, params![run.bytes()])?;
-    }
-    for sql in OVER {
-        pruned.keys += tx.run(sql, params![tx.now_micros()])?;
-    }
-    tx.run("DELETE FROM lane WHERE depth = 0", ())?;
-    for hash in &blobs {
-        pruned.blobs += tx.run(
-            "DELETE FROM blob WHERE hash = ?1 AND touched_at < ?2
-                AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = ?1)",
-            params![hash, before(tx.now, ask.blobs_older.0)],
-        )?;
-    }
-    if pruned.runs > 0 || pruned.blobs > 0 {
-        let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");
-        tx.all(&sql, (), |_| Ok(()))?;
+        Step::Blobs(run) => {
+            let blobs = named(tx, *run)?;
+            for hash in &blobs {
+                let sql = "DELETE FROM blob_ref WHERE run = ?1 AND hash = ?2";
+                tx.run(sql, params![run.bytes(), hash])?;
+            }
+            pruned.blobs = forget_blobs(tx, &blobs, blobs_before)?;
+        }
+        Step::Runs(runs) => {
+            let newest = newest(tx)?;
+            for run in runs.iter().filter(|run| Some(**run) != newest) {
+                forget_run(tx, *run, blobs_before, &mut pruned)?;
+            }
+        }
+        Step::Unnamed(blobs) => pruned.blobs = forget_blobs(tx, blobs, blobs_before)?,
+        Step::Over => {
+            for sql in OVER {
+                pruned.keys += tx.run(sql, params![tx.now_micros(), int(ROWS_MAX)])?;
+            }
+            tx.run("DELETE FROM lane WHERE depth = 0", ())?;
+        }
+        Step::Pages => {
+            let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");
+            tx.all(&sql, (), |_| Ok(()))?;
+        }
     }
     Ok(pruned)
+}
+
+fn forget_run(tx: &Tx<'_>, run: RunId, before: i64, pruned: &mut Pruned) -> Result<()> {
+    leave(tx, run)?;
+    // What only this run named goes with it.
+    let blobs = named(tx, run)?;
+    for sql in FORGET {
+        tx.run(sql, params![run.bytes()])?;
+    }
+    // Whoever prunes at the same time may have been faster.
+    let sql = "DELETE FROM run WHERE id = ?1";
+    pruned.runs += tx.run(sql, params![run.bytes()])?;
+    pruned.blobs += forget_blobs(tx, &blobs, before)?;
+    Ok(())
+}
+
+/// Contents that a run names.
+fn named(tx: &Tx<'_>, run: RunId) -> Result<Vec<[u8; 32]>> {
+    let sql = "SELECT hash FROM blob_ref WHERE run = ?1 LIMIT ?2";
+    tx.all(sql, params![run.bytes(), int(ROWS_MAX)], |row| row.get(0))
+}
+
+/// Forgets contents that nobody names.
+fn forget_blobs(tx: &Tx<'_>, blobs: &[[u8; 32]], before: i64) -> Result<usize> {
+    let mut forgotten = 0;
+    for hash in blobs {
+        forgotten += tx.run(
+            "DELETE FROM blob WHERE hash = ?1 AND touched_at < ?2
+                AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = ?1)",
+            params![hash, before],
+        )?;
+    }
+    Ok(forgotten)
 }
 
 /// What happened before this point is older than `millis`.

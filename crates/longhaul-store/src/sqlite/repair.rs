@@ -75,9 +75,14 @@ impl Found {
     }
 }
 
+/// Number of rows that are out of order, by kind.
+pub(crate) fn count(tx: &Tx<'_>) -> Result<Repairs> {
+    Ok(find(tx)?.count())
+}
+
 /// Whether there is nothing to mend.
 pub(crate) fn is_clean(tx: &Tx<'_>) -> Result<bool> {
-    Ok(find(tx)?.count().is_clean())
+    Ok(count(tx)?.is_clean())
 }
 
 /// Mends everything that can be mended.

@@ -63,8 +63,17 @@ impl Store for SqliteStore {
 
     async fn prune(&self, ask: PruneAsk) -> Result<Pruned, StoreError> {
         self.must_drive("prune")?;
-        let old = self.look(move |tx| Ok(prune::find(tx, ask)?)).await?;
-        self.write(move |tx| Ok(Done::Quiet(prune::prune(tx, ask, &old)?)))
-            .await
+        let steps = self.look(move |tx| Ok(prune::find(tx, ask)?)).await?;
+        let mut pruned = Pruned::default();
+        // Each step is a command of its own: appends come between.
+        for step in steps {
+            let done = self
+                .write(move |tx| Ok(Done::Quiet(prune::prune(tx, ask, &step)?)))
+                .await?;
+            pruned.runs += done.runs;
+            pruned.blobs += done.blobs;
+            pruned.keys += done.keys;
+        }
+        Ok(pruned)
     }
 }

@@ -3,9 +3,6 @@
 //! Never: says what. Whoever is told looks for itself.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::options::Fatal;
 use crate::sqlite::fault::Lost;
+use crate::sqlite::place::OpenFile;
 
 /// How often the file is asked whether another process has committed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -38,22 +36,15 @@ pub(crate) struct Post {
     /// A connection of its own.
     conn: Connection,
     /// The file, which must stay where it is.
-    file: PathBuf,
-    /// Which file that was when it was opened: a lookout begins later.
-    place: Option<(u64, u64)>,
+    file: OpenFile,
     /// Called when it is gone: what is written from then on nobody would find.
     fatal: Option<Fatal>,
 }
 
 impl Post {
     /// A post over this connection to this file.
-    pub(crate) fn new(conn: Connection, file: &Path, fatal: Option<Fatal>) -> Self {
-        Self {
-            conn,
-            place: place(file),
-            file: file.to_owned(),
-            fatal,
-        }
+    pub(crate) const fn new(conn: Connection, file: OpenFile, fatal: Option<Fatal>) -> Self {
+        Self { conn, file, fatal }
     }
 }
 
@@ -110,7 +101,6 @@ fn look_out(post: Post, bell: watch::Sender<u64>) -> Lookout {
     let (line, cut) = channel::<()>();
     // What was committed before the thread begins was heard by nobody yet.
     let mut seen = version(&post.conn);
-    let mine = post.place;
     let thread = thread::Builder::new()
         .name("store-lookout".to_owned())
         .spawn(move || {
@@ -122,8 +112,13 @@ fn look_out(post: Post, bell: watch::Sender<u64>) -> Lookout {
                     bell.send_modify(|count| *count = count.wrapping_add(1));
                 }
                 looks = looks.wrapping_add(1);
-                if looks.is_multiple_of(LOOKS_AT_PLACE) && place(&post.file) != mine {
-                    gone(&post);
+                if looks.is_multiple_of(LOOKS_AT_PLACE)
+                    && let Err(why) = post.file.check()
+                {
+                    tracing::error!("{why}");
+                    if let Some(fatal) = &post.fatal {
+                        fatal(&why);
+                    }
                     return;
                 }
             }
@@ -134,20 +129,6 @@ fn look_out(post: Post, bell: watch::Sender<u64>) -> Lookout {
             tracing::warn!(%error, "nobody looks for other processes' commits");
             Lookout::None
         }
-    }
-}
-
-/// Which file stands there now.
-fn place(file: &Path) -> Option<(u64, u64)> {
-    let found = fs::metadata(file).ok()?;
-    Some((found.dev(), found.ino()))
-}
-
-fn gone(post: &Post) {
-    let why = format!("`{}` was moved or deleted under it", post.file.display());
-    tracing::error!("{why}");
-    if let Some(fatal) = &post.fatal {
-        fatal(&why);
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::options::{CommitFault, Fatal, Faults};
 use crate::sqlite::fault::{Fault, Lost, io_error, sql_error};
 use crate::sqlite::lock::DriverLock;
+use crate::sqlite::place::OpenFile;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::work::{Done, Ran, Task, Work};
 
@@ -49,6 +50,8 @@ pub(crate) struct Writer {
     pub(crate) faults: Option<Arc<dyn Faults>>,
     /// Held as long as this thread writes, and no longer.
     pub(crate) lock: Option<DriverLock>,
+    /// The file that is written; `None` for a store in memory.
+    pub(crate) file: Option<OpenFile>,
 }
 
 /// The way to the writer. When it is dropped the writer finishes what waits,
@@ -220,7 +223,7 @@ impl Writer {
         let wanted = self.faults.as_ref().and_then(|faults| faults.at_commit());
         let lost = match wanted {
             None => match self.say("COMMIT") {
-                Ok(()) => return Ok(()),
+                Ok(()) => return self.must_be_in_place(),
                 Err(error) => Lost::by(&error),
             },
             Some(CommitFault::Full) => Lost::Full,
@@ -235,15 +238,25 @@ impl Writer {
         match lost {
             Lost::Full | Lost::Busy => Err(lost),
             Lost::ReadOnly(why) | Lost::Corrupt(why) | Lost::Closed(why) | Lost::Other(why) => {
-                Err(self.give_up(&why))
+                Err(self.give_up(format!(
+                    "a commit failed and what it left is not known ({why})"
+                )))
             }
+        }
+    }
+
+    /// Checked after every commit: what went into a file that nobody will find again is
+    /// not acknowledged.
+    fn must_be_in_place(&self) -> Result<(), Lost> {
+        match self.file.as_ref().map_or(Ok(()), OpenFile::check) {
+            Ok(()) => Ok(()),
+            Err(why) => Err(self.give_up(why)),
         }
     }
 
     /// After a failed sync nobody knows what the disk holds. Writing more, or
     /// moving the log into the file, would build on that.
-    fn give_up(&self, why: &str) -> Lost {
-        let why = format!("a commit failed and what it left is not known ({why})");
+    fn give_up(&self, why: String) -> Lost {
         tracing::error!(store = %self.at, "{why}");
         _ = self
             .conn

@@ -2,7 +2,9 @@
 
 use longhaul_core::id::Seq;
 use longhaul_core::port::shelves::Shelves as _;
-use longhaul_core::port::store::{Author, PruneAsk, RowsAsk, Standing, Store as _, StoreError};
+use longhaul_core::port::store::{
+    Append, Author, PruneAsk, RowsAsk, Standing, Store as _, StoreError,
+};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_store::{Options, Role, open};
@@ -60,6 +62,41 @@ fn a_file_that_is_deleted_under_its_driver_ends_it() {
     std::fs::remove_file(file).unwrap();
     let why = heard.recv_timeout(std::time::Duration::from_secs(20));
     assert!(why.unwrap().contains("moved or deleted"));
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
+    for replaced in [false, true] {
+        let folder = Folder::new();
+        let (told, heard) = std::sync::mpsc::channel();
+        let store = open(Options {
+            fatal: Some(std::sync::Arc::new(move |why: &str| {
+                told.send(why.to_owned()).unwrap();
+            })),
+            ..folder.options(Role::Driver)
+        });
+        let world = folder.world(store.unwrap());
+        let mut held = world.held(|_| {}).await;
+        held.write(says([progress(1)])).await;
+        let beside = folder.dir.path().join("other.db");
+        std::fs::copy(folder.file(), &beside).unwrap();
+        match replaced {
+            true => std::fs::rename(beside, folder.file()).unwrap(),
+            false => std::fs::remove_file(folder.file()).unwrap(),
+        }
+        for _ in 0..2 {
+            let append = Append {
+                run: held.run,
+                author: held.author(),
+                batch: says([progress(2)]),
+            };
+            let lost = world.at.store.append(append).await.unwrap_err();
+            assert!(matches!(lost, StoreError::Closed { .. }), "{lost}");
+            assert!(lost.to_string().contains("moved or deleted"), "{lost}");
+        }
+        // The process is told once, by whoever notices first.
+        assert!(heard.try_recv().unwrap().contains("moved or deleted"));
+    }
 }
 
 #[tokio::test]

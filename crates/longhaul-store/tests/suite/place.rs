@@ -38,6 +38,10 @@ async fn nobody_else_may_read_a_store() {
         "longhaul.db-wal",
     ];
     assert_eq!(names(&home), expected);
+    for folder in [home.as_path(), home.parent().unwrap()] {
+        let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
     for name in expected {
         let mode = std::fs::metadata(home.join(name))
             .unwrap()

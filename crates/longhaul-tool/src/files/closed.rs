@@ -25,6 +25,36 @@ const SECRETS: &[&str] = &[
     ".npmrc",
     ".pypirc",
     ".htpasswd",
+    ".vault-token",
+    "credentials.json",
+    "kubeconfig",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.yaml",
+    "secrets.yml",
+    "terraform.tfstate",
+    "terraform.tfstate.backup",
+];
+/// Files that hold passwords and tokens only in these folders.
+const SECRETS_IN: &[(&str, &[&str])] = &[
+    (".cargo", &["credentials", "credentials.toml"]),
+    (".docker", &["config.json"]),
+    ("gh", &["hosts.yml", "hosts.yaml"]),
+];
+/// How files with passwords and tokens end.
+const SECRET_ENDS: &[&str] = &[".kubeconfig"];
+/// Lines that somebody typed, often with a password among them.
+const HISTORIES: &[&str] = &[
+    ".bash_history",
+    ".zsh_history",
+    ".sh_history",
+    ".python_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".node_repl_history",
+    "fish_history",
 ];
 /// Folders that hold nothing but such files.
 const SECRET_FOLDERS: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
@@ -60,9 +90,10 @@ const LEAVE: &[&[&str]] = &[
 /// Why this path is closed, if it is.
 pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
     let mut in_git = false;
+    let mut folder = String::new();
     for part in parts {
         let name = plain(part);
-        if let Some(why) = name_closed(&name) {
+        if let Some(why) = name_closed(&folder, &name) {
             return Some(why);
         }
         if in_git && GIT_SECRETS.contains(&name.as_str()) {
@@ -70,6 +101,7 @@ pub(crate) fn why(parts: &[String], wish: Wish) -> Option<&'static str> {
         }
         // As Windows and macOS may see it, too.
         in_git |= name == ".git" || name == "git~1";
+        folder = name;
     }
     if wish == Wish::Read {
         return None;
@@ -96,18 +128,28 @@ fn sets_claude(names: &[String]) -> bool {
     folder == ".claude" && file.starts_with("settings") && file.ends_with(".json")
 }
 
-fn name_closed(name: &str) -> Option<&'static str> {
+fn name_closed(folder: &str, name: &str) -> Option<&'static str> {
     if name.starts_with(".longhaul") {
         Some("is the runtime's own data and is closed to agents")
     } else if name.starts_with(".env") {
         Some("is a file of secrets (`.env*`) and is closed to agents")
-    } else if SECRETS.contains(&name) || SECRET_FOLDERS.contains(&name) {
+    } else if is_secret(folder, name) {
         Some("holds passwords or tokens and is closed to agents")
+    } else if HISTORIES.contains(&name) {
+        Some("is a history of what somebody typed and is closed to agents")
     } else if is_key(name) {
         Some("has the name of a private key and is closed to agents")
     } else {
         None
     }
+}
+
+fn is_secret(folder: &str, name: &str) -> bool {
+    let mut listed = SECRETS_IN.iter();
+    SECRETS.contains(&name)
+        || SECRET_FOLDERS.contains(&name)
+        || SECRET_ENDS.iter().any(|end| name.ends_with(end))
+        || listed.any(|(place, names)| *place == folder && names.contains(&name))
 }
 
 fn is_key(name: &str) -> bool {
@@ -212,6 +254,49 @@ mod tests {
             "sub/.Git/modules/x/config",
             "git~1/config",
             ".git/credentials",
+        ] {
+            check(shut, false, false);
+        }
+    }
+
+    #[test]
+    fn credentials_of_other_programs_and_histories_are_closed() {
+        for open in [
+            ".cargo/config.toml",
+            "config.json",
+            "docker/config.json",
+            "hosts.yml",
+            "credentials.toml",
+            "docs/kubeconfig.md",
+            "main.tf",
+            "src/secrets.rs",
+            "history.md",
+        ] {
+            check(open, true, true);
+        }
+        for shut in [
+            ".cargo/credentials.toml",
+            ".Cargo/Credentials",
+            "home/.docker/config.json",
+            ".config/gh/hosts.yml",
+            ".vault-token",
+            ".kube/config",
+            "kubeconfig",
+            "deploy/prod.kubeconfig",
+            "infra/terraform.tfstate",
+            "terraform.tfstate.backup",
+            ".bash_history",
+            ".zsh_history",
+            ".python_history",
+            ".psql_history",
+            ".mysql_history",
+            ".node_repl_history",
+            ".local/share/fish/fish_history",
+            "credentials.json",
+            "config/Secrets.YAML",
+            "secrets.yml",
+            "secrets.json",
+            "secrets.toml",
         ] {
             check(shut, false, false);
         }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::command::Group;
 use crate::mcp::fate::Fate;
+use crate::mcp::guard::Guard;
 use crate::mcp::lines::{Line, Lines, MESSAGE_BYTES_MAX};
 use crate::mcp::spec::Way;
 
@@ -58,12 +59,15 @@ struct Leash {
     group: Group,
     child: Child,
     status: Option<ExitStatus>,
+    /// Kills the group when this process is killed.
+    guard: Option<Guard>,
 }
 
 impl Leash {
     fn new(child: Child) -> Self {
         Self {
             group: Group::of(&child),
+            guard: Guard::of(&child),
             child,
             status: None,
         }
@@ -75,6 +79,7 @@ impl Leash {
             self.status = self.child.wait().await.ok();
             if self.status.is_some() {
                 self.group.kill();
+                self.guard = None;
             }
         }
         self.status

@@ -130,10 +130,7 @@ fn is_ours(held: &Held) -> Result<bool, Trouble> {
 /// The last line of a key says how it stands, but a receipt is for good.
 fn state(held: &Held, key: &str) -> Result<State, Trouble> {
     let mut state = State::Nothing;
-    held.each(key, |line| {
-        if state == State::Delivered {
-            return;
-        }
+    for line in &held.find(key)?.lines {
         match line["kind"].as_str() {
             Some("intent") => {
                 state = State::Begun {
@@ -144,10 +141,10 @@ fn state(held: &Held, key: &str) -> Result<State, Trouble> {
             Some("failure") if line["sure"] == Value::Bool(true) && is_last(&state, line) => {
                 state = State::Failed;
             }
-            Some("receipt") => state = State::Delivered,
+            Some("receipt") => return Ok(State::Delivered),
             _ => {}
         }
-    })?;
+    }
     Ok(state)
 }
 

@@ -161,9 +161,8 @@ impl Outbox {
         // Who can't read it has written nothing; who can't write may have.
         let unread = |why| Unput::Trouble(why, true);
         let held = self.0.hold().map_err(unread)?;
-        let mut stands = false;
-        held.each(&parcel.key, |_| stands = true).map_err(unread)?;
-        if stands {
+        let found = held.find(&parcel.key).map_err(unread)?;
+        if !found.lines.is_empty() {
             return Ok("it stood in the outbox");
         }
         match record.state(&parcel.key).map_err(unread)? {

@@ -3,6 +3,7 @@
 //! What they lean on is pinned in `tests/judges` and made ready by `scripts/judges`.
 
 mod before;
+mod guard;
 mod hostile;
 mod http;
 mod kit;

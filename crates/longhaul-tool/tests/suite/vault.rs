@@ -132,6 +132,24 @@ async fn a_note_is_written_updated_read_and_listed() {
 }
 
 #[tokio::test]
+async fn notes_and_their_folders_are_for_their_owner_only() {
+    let world = World::new();
+    world.write("In/Deep", "Mine").await.unwrap();
+    for (below, expected) in [
+        ("", 0o700),
+        ("In", 0o700),
+        ("In/Deep", 0o700),
+        ("In/Deep/Mine.md", 0o600),
+    ] {
+        let mode = fs::metadata(world.path(below))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, expected, "{below}");
+    }
+}
+
+#[tokio::test]
 async fn every_way_out_is_refused() {
     let world = World::new();
     world.write("Tasks", "Milk").await.unwrap();

@@ -2,6 +2,8 @@
 //!
 //! Never: a cassette outside of their folder.
 
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,7 +69,12 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
     let path = cassette_file(config, &name)?;
     without_links(config, &path).map_err(unreadable)?;
-    std::fs::write(&path, bytes).map_err(unreadable)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options
+        .open(&path)
+        .and_then(|mut file| file.write_all(&bytes));
+    written.map_err(unreadable)?;
     Ok(format!("{CASSETTE}/{name}{suffix}"))
 }
 

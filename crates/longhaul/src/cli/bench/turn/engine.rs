@@ -12,7 +12,7 @@ use crate::cli::bench::turn::words::met;
 use crate::cli::runtime;
 
 /// So many turns has each life.
-const TURNS: [u32; 4] = [50, 200, 1_000, 5_000];
+const TURNS: [u32; 6] = [50, 200, 1_000, 5_000, 20_000, 100_000];
 
 /// CPU of a turn in a run of 50 turns, in microseconds.
 const CPU_US_TARGET: f64 = 300.0;

@@ -1,0 +1,214 @@
+//! Copies of a store in use, checks of a whole file, and stores that are restored.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::StoreError;
+use longhaul_core::status::Status;
+use longhaul_store::{CheckReport, JournalCheck, Role, backup, check, restore};
+use longhaul_testkit::conformance::store::facts::{progress, says};
+
+use super::kit::{Folder, connect};
+
+/// Accepts every journal whose first event is the run's creation.
+#[derive(Default)]
+struct FirstEvent(bool);
+
+impl JournalCheck for FirstEvent {
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        let is_first = !std::mem::replace(&mut self.0, true);
+        match is_first == (entry.event.kind() == "run.created") {
+            true => Ok(()),
+            false => Err("it is in the wrong place".to_owned()),
+        }
+    }
+
+    fn finish(&mut self, _ended: bool) -> Result<(), String> {
+        self.0 = false;
+        Ok(())
+    }
+}
+
+fn checked(file: &Path) -> CheckReport {
+    check(file, &mut FirstEvent::default()).unwrap()
+}
+
+fn problems(file: &Path) -> Vec<String> {
+    let problems = checked(file).problems.into_iter();
+    problems
+        .map(|problem| format!("{}: {}", problem.kind, problem.what))
+        .collect()
+}
+
+fn copy(folder: &Folder, name: &str) -> Result<CheckReport, StoreError> {
+    let to = folder.dir.path().join(name);
+    backup(&folder.file(), &to, &mut FirstEvent::default(), &mut |_| ())
+}
+
+/// A store with a parked run, which no process has open.
+async fn filled() -> (Folder, RunId) {
+    let folder = Folder::new();
+    let world = folder.world(folder.drive());
+    let mut held = world.held(|_| {}).await;
+    held.write(says([progress(1)])).await;
+    held.park("child").await;
+    let run = held.run;
+    drop((held, world));
+    (folder, run)
+}
+
+#[tokio::test]
+async fn copies_of_a_store_in_use_are_whole() {
+    let folder = Folder::new();
+    let world = folder.world(folder.drive());
+    let mut held = world.held(|_| {}).await;
+    let stop = AtomicBool::new(false);
+    let handle = tokio::runtime::Handle::current();
+    let (reports, last) = thread::scope(|scope| {
+        let copies = scope.spawn(|| {
+            let copies = (0..8).map(|number| copy(&folder, &format!("copy-{number}.db")).unwrap());
+            let reports: Vec<CheckReport> = copies.collect();
+            stop.store(true, Ordering::Relaxed);
+            reports
+        });
+        // Others write all the time that copies are made.
+        let writes = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                handle.block_on(held.write(says([progress(1)])));
+            }
+            held.last.0
+        });
+        (copies.join().unwrap(), writes.join().unwrap())
+    });
+    let mut before = 0;
+    for (number, report) in reports.iter().enumerate() {
+        assert!((before..=last).contains(&report.events), "{report:?}");
+        before = report.events;
+        let copy = folder.dir.path().join(format!("copy-{number}.db"));
+        assert_eq!(checked(&copy), *report);
+        let mode = fs::metadata(&copy).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    // Nothing else is left beside the copies.
+    let names = fs::read_dir(folder.dir.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let strange = |name: &String| {
+        name.ends_with(".tmp") || name.starts_with("copy-") && !name.ends_with(".db")
+    };
+    assert_eq!(names.filter(strange).count(), 0);
+}
+
+#[tokio::test]
+async fn a_run_goes_on_from_a_restored_copy() {
+    let (folder, run) = filled().await;
+    copy(&folder, "copy.db").unwrap();
+    let world = folder.world(folder.drive());
+    world.open(|_| {}).await;
+
+    // Not while somebody drives.
+    let from = folder.dir.path().join("copy.db");
+    let restored = || restore(&from, &folder.file(), &mut FirstEvent::default());
+    let refused = restored().unwrap_err();
+    assert!(matches!(refused, StoreError::Driven { .. }), "{refused}");
+    drop(world);
+
+    let (report, kept) = restored().unwrap();
+    assert_eq!((report.runs, report.events), (1, 4));
+    let kept = kept.unwrap();
+    assert_eq!(checked(&kept).runs, 2);
+    let world = folder.world(folder.drive());
+    world.is(run, Status::Waiting, "child").await;
+    assert_eq!(world.journal(run).await.len(), 4);
+    world.is_in_order().await;
+}
+
+#[tokio::test]
+async fn a_damaged_copy_takes_nobody_s_place() {
+    let (folder, run) = filled().await;
+    copy(&folder, "copy.db").unwrap();
+    let from = folder.dir.path().join("copy.db");
+    let whole = fs::read(&from).unwrap();
+    fs::write(&from, &whole[..whole.len() / 2]).unwrap();
+    let refused = restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
+    assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
+    let world = folder.world(folder.open(Role::Outsider).unwrap());
+    world.is(run, Status::Waiting, "child").await;
+}
+
+#[tokio::test]
+async fn a_store_in_order_has_no_problems() {
+    let (folder, _) = filled().await;
+    let report = checked(&folder.file());
+    assert_eq!((report.runs, report.events), (1, 4));
+    assert_eq!(report.problems, []);
+    let names = fs::read_dir(folder.dir.path()).unwrap();
+    assert_eq!(
+        names.count(),
+        2,
+        "nothing is left beside the store and its lock"
+    );
+}
+
+#[tokio::test]
+async fn every_damage_is_a_problem() {
+    for (sql, found) in [
+        (
+            "DELETE FROM journal WHERE seq = 4",
+            "journal: its head says 4 events",
+        ),
+        (
+            "DELETE FROM journal WHERE seq = 2",
+            "journal: event 3 follows event 1",
+        ),
+        (
+            "UPDATE run_head SET last = 9",
+            "journal: its head says 9 events, its journal has 4",
+        ),
+        ("UPDATE journal SET body = '{' WHERE seq = 3", "journal: "),
+        ("UPDATE journal SET seq = 10 - seq", "journal: "),
+        ("DELETE FROM run", "rows: a head without a run"),
+        ("DELETE FROM run_head", "rows: a run without a head"),
+        (
+            "INSERT INTO blob VALUES (zeroblob(32), 0, x'00')",
+            "body: the content of blob",
+        ),
+        (
+            "UPDATE run_head SET state = 0",
+            "queue: 1 ready runs in no queue",
+        ),
+    ] {
+        let (folder, _) = filled().await;
+        connect(&folder.file()).execute_batch(sql).unwrap();
+        let problems = problems(&folder.file());
+        assert!(
+            problems.iter().any(|line| line.contains(found)),
+            "{sql}: {problems:?}"
+        );
+        // A copy of it is better than none, and says the same.
+        let report = copy(&folder, "copy.db").unwrap();
+        assert_eq!(report.problems, checked(&folder.file()).problems, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_pages_are_a_problem_and_not_an_error() {
+    let (folder, _) = filled().await;
+    let whole = fs::read(folder.file()).unwrap();
+    let mut flipped = whole.clone();
+    for byte in &mut flipped[8_192 * 3..8_192 * 6] {
+        *byte ^= 0x5a;
+    }
+    for damaged in [&whole[..whole.len() / 2], &flipped, b"no database", b""] {
+        fs::write(folder.file(), damaged).unwrap();
+        let problems = problems(&folder.file());
+        assert!(problems[0].starts_with("pages: "), "{problems:?}");
+        // What can't be read is not copied under a name that says it is whole.
+        assert!(copy(&folder, "copy.db").is_err());
+        assert!(!folder.dir.path().join("copy.db").exists());
+    }
+}

@@ -1,0 +1,81 @@
+//! `longhaul db backup`: a checked copy of the store, also while it is in use.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::db::journals::Fold;
+use crate::cli::db::{existing_store, size};
+use crate::cli::exit::Exit;
+use crate::cli::fail::{self, Failure};
+use crate::cli::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The file to write
+    file: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Backup {
+    pub(super) fn run(&self) -> anyhow::Result<Exit> {
+        let store = existing_store()?;
+        let said = self.file.display();
+        if self.file.exists() && !self.force {
+            let words = format!("`{said}` is there already, and a backup replaces nothing");
+            return Err(Failure::usage(words)
+                .hint("replace it", format!("longhaul db backup {said} --force"))
+                .into());
+        }
+        if same(&store, &self.file) {
+            return Err(Failure::usage(format!("`{said}` is the store itself")).into());
+        }
+        let mut percent = None;
+        let mut progress = |share: f64| {
+            let now = (share * 100.0) as u8;
+            if std::io::stderr().is_terminal() && percent.replace(now) != Some(now) {
+                _ = write!(std::io::stderr(), "\r{now:3} % copied");
+            }
+        };
+        let copied =
+            longhaul_store::backup(&store, &self.file, &mut Fold::default(), &mut progress);
+        if percent.is_some() && std::io::stderr().is_terminal() {
+            _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        let report = copied.map_err(|error| {
+            fail::store(&error).hint("see what is damaged", "longhaul db check")
+        })?;
+        let (runs, events, bytes) = (report.runs, report.events, report.bytes);
+        let problems = report.problems.len() as u64 + report.unlisted;
+        if self.json {
+            let line = json!({
+                "file": self.file, "runs": runs, "events": events, "bytes": bytes,
+                "problems": problems,
+            });
+            say::data(&line.to_string())?;
+        } else {
+            let size = size(bytes);
+            say::words(&format!("{said}: {runs} runs, {events} events, {size}"))?;
+        }
+        if problems == 0 {
+            return Ok(Exit::Done);
+        }
+        say::talk(&format!(
+            "It is a whole copy of a store with {problems} problems."
+        ));
+        say::talk("  see them   longhaul db check");
+        Ok(Exit::RunFailed)
+    }
+}
+
+fn same(one: &std::path::Path, other: &std::path::Path) -> bool {
+    let real = |path: &std::path::Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}
