@@ -3,7 +3,22 @@
 //!
 //! Never: reads a pattern, or says whether a schema is one.
 
+mod shape;
+
 use serde_json::{Map, Value};
+pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
+
+/// The first reference of a schema that does not begin at its own root.
+pub fn outward_reference(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
+            Some(to) if shape::REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
+            Some(_) | None => outward_reference(value),
+        }),
+        Value::Array(list) => list.iter().find_map(outward_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
 
 /// So many patterns one schema may hold.
 pub const PATTERNS_MAX: usize = 64;
