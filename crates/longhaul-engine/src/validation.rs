@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jsonschema::{PatternOptions, Validator};
-use longhaul_core::schema::{PATTERNS_MAX, SchemaShape, patterns};
+use longhaul_core::schema::{PATTERNS_MAX, SchemaShape, backtracks, patterns};
 use longhaul_core::time::{Clock, Millis};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -40,7 +40,7 @@ static THREADS: Semaphore = Semaphore::const_new(4);
 pub struct SchemaValidator {
     validator: Arc<Validator>,
     shape: SchemaShape,
-    has_patterns: bool,
+    backtracks: bool,
 }
 
 impl SchemaValidator {
@@ -49,8 +49,7 @@ impl SchemaValidator {
     /// # Errors
     /// Says why it is no schema, or one that no value should be checked against.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        let patterns = patterns(schema);
-        if patterns > PATTERNS_MAX {
+        if patterns(schema) > PATTERNS_MAX {
             return Err(format!("it holds more than {PATTERNS_MAX} patterns"));
         }
         let shape = SchemaShape::of(schema).map_err(|error| error.to_string())?;
@@ -62,7 +61,7 @@ impl SchemaValidator {
         Ok(Self {
             validator: Arc::new(validator),
             shape,
-            has_patterns: patterns > 0,
+            backtracks: backtracks(schema),
         })
     }
 
@@ -72,7 +71,7 @@ impl SchemaValidator {
     /// Says what does not fit, or that it could not be found out in time.
     pub async fn check(&self, value: &Value, name: &str, clock: &dyn Clock) -> Result<(), String> {
         let work = self.shape.work(value);
-        if work <= INLINE_WORK_MAX && !self.has_patterns {
+        if work <= INLINE_WORK_MAX && !self.backtracks {
             return checked(&self.validator, value, (name, work));
         }
         let until = clock.now().plus(CHECK_TIMEOUT);

@@ -179,7 +179,8 @@ impl<'a> Graph<'a> {
         match text("$id").map(|id| (id, id.strip_prefix('#'))) {
             Some((_, Some(anchor))) => self.anchors.entry(anchor).or_default().push(at),
             Some((id, None)) => {
-                self.addresses.entry(id).or_insert(at);
+                let address = id.trim_end_matches('#');
+                self.addresses.entry(address).or_insert(at);
                 base = at;
             }
             None => {}

@@ -3,7 +3,7 @@
 //! Never: says that a call failed. It was made and answered; only what came back is
 //! not what was promised.
 
-use longhaul_core::schema::{SchemaShape, patterns};
+use longhaul_core::schema::{SchemaShape, backtracks};
 use serde_json::Value;
 
 use crate::mcp::judge::options;
@@ -18,7 +18,7 @@ const FAULT_CHARS_MAX: usize = 300;
 /// Whether checking an answer may take so long that it needs a thread of its own.
 pub(super) fn is_long(answer: &Value, promise: Option<&Value>) -> bool {
     promise.is_some_and(|promise| {
-        patterns(promise) > 0 || work(promise, answer).is_some_and(|work| work > INLINE_WORK_MAX)
+        backtracks(promise) || work(promise, answer).is_some_and(|work| work > INLINE_WORK_MAX)
     })
 }
 

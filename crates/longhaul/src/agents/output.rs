@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::raw::{RawJson, canonical};
-use longhaul_core::schema::outward_reference;
+use longhaul_core::schema::{SchemaError, SchemaShape, outward_reference};
 use longhaul_engine::validation::SchemaValidator;
 use serde_json::Value;
 
@@ -74,11 +74,15 @@ fn judged(value: Value) -> Result<RawJson, String> {
         return Err("is no schema: write an object, such as {\"type\": \"object\"}".to_owned());
     }
     if let Err(why) = SchemaValidator::new(&value) {
-        return Err(match outward_reference(&value) {
-            Some(foreign) => format!(
+        if let Some(foreign) = outward_reference(&value) {
+            return Err(format!(
                 "refers to `{foreign}`, and nothing outside of a schema is fetched: put it under `$defs`"
-            ),
-            None => format!("can't be used: {}", short(&why)),
+            ));
+        }
+        return Err(match SchemaShape::of(&value) {
+            Err(SchemaError::Cycle(_)) => format!("says nothing: {}", short(&why)),
+            Err(_) => format!("can't be used: {}", short(&why)),
+            Ok(_) => format!("is no JSON Schema: {}", short(&why)),
         });
     }
     RawJson::parse(canonical(&value)).map_err(|error| format!("can't be kept: {error}"))
