@@ -116,11 +116,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     // Whether it is JSON at all is asked first: what is read for a choice calls
     // a number a fault of syntax.
+    serde_json::from_str::<serde::de::IgnoredAny>(text)
+        .map_err(|bad| Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")))?;
     check_readable(text).map_err(|bad| match bad {
         UnreadableJson::Number => Problem::bad_request("bad_number", bad.to_string()),
-        UnreadableJson::Syntax(_) => {
-            Problem::bad_request("bad_json", format!("the body is no JSON: {bad}"))
-        }
+        UnreadableJson::Syntax(bad) => misfit(".", &bad),
     })?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
