@@ -6,6 +6,7 @@
 pub mod access;
 pub mod chain;
 pub mod change;
+pub mod decoded;
 pub mod event;
 pub mod failure;
 pub mod id;
@@ -19,5 +20,7 @@ pub mod schema;
 pub mod spelling;
 pub mod status;
 pub mod task;
+#[cfg(feature = "template")]
+pub mod template;
 pub mod time;
 pub mod usage;

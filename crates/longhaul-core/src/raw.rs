@@ -44,6 +44,41 @@ impl RawJson {
     }
 }
 
+/// Maximum number of characters of a number in what people and programs send.
+pub const NUMBER_MAX: usize = 1_000;
+
+/// Reason why a JSON text is refused though it is well formed.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadableJson {
+    /// A number has too many digits.
+    #[error("a number has more than {NUMBER_MAX} characters: send it as a text")]
+    Number,
+    /// It is no JSON, or has a number that no reader can hold.
+    #[error(transparent)]
+    Syntax(#[from] serde_json::Error),
+}
+
+/// Checks that a JSON text can be read as a value, which a [`RawJson`] need not be.
+///
+/// # Errors
+/// Says what can't be read.
+pub fn check_readable(text: &str) -> Result<(), UnreadableJson> {
+    let (mut quoted, mut escaped, mut length) = (false, false, 0);
+    for byte in text.bytes() {
+        length = match byte {
+            b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' if !quoted => length + 1,
+            _ => 0,
+        };
+        if length > NUMBER_MAX {
+            return Err(UnreadableJson::Number);
+        }
+        quoted ^= byte == b'"' && !escaped;
+        escaped = quoted && byte == b'\\' && !escaped;
+    }
+    serde_json::from_str::<Value>(text)?;
+    Ok(())
+}
+
 impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
@@ -228,4 +263,35 @@ pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_reader_can_hold_are_refused() {
+        let digits = "9".repeat(5_000);
+        for text in [
+            format!(r#"{{"a": [{digits}]}}"#),
+            format!("-0.{digits}"),
+            format!(r#"["\\", {digits}]"#),
+        ] {
+            let bad = check_readable(&text).unwrap_err().to_string();
+            assert_eq!(
+                bad,
+                "a number has more than 1000 characters: send it as a text"
+            );
+        }
+        for text in ["1e999", "[", &"9".repeat(400)] {
+            let bad = check_readable(text);
+            assert!(matches!(bad, Err(UnreadableJson::Syntax(_))), "{text}");
+        }
+        for text in [
+            format!(r#"{{"{digits}": "\"{digits}"}}"#),
+            "[1e300, -12.5, true]".into(),
+        ] {
+            assert!(check_readable(&text).is_ok(), "{text}");
+        }
+    }
 }

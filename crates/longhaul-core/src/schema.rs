@@ -3,7 +3,22 @@
 //!
 //! Never: reads a pattern, or says whether a schema is one.
 
-use serde_json::{Map, Value};
+mod shape;
+
+use serde_json::Value;
+pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
+
+/// The first reference of a schema that does not begin at its own root.
+pub fn outward_reference(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
+            Some(to) if shape::REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
+            Some(_) | None => outward_reference(value),
+        }),
+        Value::Array(list) => list.iter().find_map(outward_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
 
 /// So many patterns one schema may hold.
 pub const PATTERNS_MAX: usize = 64;
@@ -11,15 +26,38 @@ pub const PATTERNS_MAX: usize = 64;
 /// How many patterns a schema holds. What only looks like one is counted too, so that
 /// none is left out.
 pub fn patterns(schema: &Value) -> usize {
+    let mut count = 0;
+    each_pattern(schema, &mut |_| count += 1);
+    count
+}
+
+/// Whether matching a pattern of a schema may take more than linear time: it looks
+/// around, or refers back to what it has matched.
+pub fn backtracks(schema: &Value) -> bool {
+    let mut found = false;
+    each_pattern(schema, &mut |pattern| {
+        let refers = |(at, _): (usize, _)| {
+            let next = pattern.as_bytes().get(at + 1);
+            next.is_some_and(|next| next.is_ascii_digit() || b"kg".contains(next))
+        };
+        found |= pattern.contains("(?") || pattern.match_indices('\\').any(refers);
+    });
+    found
+}
+
+fn each_pattern(schema: &Value, take: &mut dyn FnMut(&str)) {
     match schema {
         Value::Object(fields) => {
-            let own = fields.get("pattern").is_some_and(Value::is_string);
-            let keys = fields.get("patternProperties").and_then(Value::as_object);
-            let inner: usize = fields.values().map(patterns).sum();
-            usize::from(own) + keys.map_or(0, Map::len) + inner
+            if let Some(Value::String(pattern)) = fields.get("pattern") {
+                take(pattern);
+            }
+            if let Some(Value::Object(keys)) = fields.get("patternProperties") {
+                keys.keys().for_each(|key| take(key));
+            }
+            fields.values().for_each(|inner| each_pattern(inner, take));
         }
-        Value::Array(items) => items.iter().map(patterns).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => items.iter().for_each(|inner| each_pattern(inner, take)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -50,6 +88,19 @@ mod tests {
             ),
         ] {
             assert_eq!(patterns(&schema), expect, "{schema}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_backtrack_are_told_from_linear_ones() {
+        for (pattern, expect) in [
+            (r"^t[0-9]{1,9}\.[0-9]{1,5}$", false),
+            (r"^(\w+\s?)*$", false),
+            (r"^(?=.*[0-9]).{8,}$", true),
+            (r"^(a+)\1$", true),
+        ] {
+            let schema = json!({ "items": { "pattern": pattern } });
+            assert_eq!(backtracks(&schema), expect, "{pattern}");
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::toolbox::Equipped;
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Appraises a call that a model wants made, whose input held this secret.
-pub(crate) fn appraise(
+pub(crate) async fn appraise(
     capsule: &Capsule,
     run: &Run,
     (call, held): (&ToolCall, Option<&str>),
@@ -48,7 +48,7 @@ pub(crate) fn appraise(
         Some(secret) if equipped.tool.is_some() => {
             unknown(equipped.card().name.as_str(), &holds(secret))
         }
-        Some(_) | None => appraise_input(capsule, run, equipped, &call.input),
+        Some(_) | None => appraise_input(capsule, run, equipped, &call.input).await,
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn holds(secret: &str) -> String {
 }
 
 /// Appraises an input for a tool, whoever wrote it.
-pub(crate) fn appraise_input(
+pub(crate) async fn appraise_input(
     capsule: &Capsule,
     run: &Run,
     equipped: &Equipped,
@@ -70,7 +70,7 @@ pub(crate) fn appraise_input(
         Ok(input) => capsule.without_injected(equipped, input),
         Err(why) => return unknown(card.name.as_str(), &why),
     };
-    let problem = equipped.fault(&input);
+    let problem = equipped.fault(&input, &*capsule.clock).await;
     let said = match &equipped.tool {
         // What never executes may stand beside anything.
         None => Said::nothing(),

@@ -11,6 +11,7 @@ use longhaul_core::id::{CallId, Epoch};
 use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::tool::{Stay, ToolContext};
 use longhaul_core::raw::RawJson;
+use longhaul_core::time::Clock;
 use longhaul_run::Run;
 use serde_json::Value;
 
@@ -34,6 +35,7 @@ const READ_SKILL: &str = "read_skill";
 #[derive(Debug, Clone)]
 pub(crate) struct Capsule {
     pub(crate) agent: Arc<Agent>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// In the order in which they are asked; never empty.
     models: Vec<Found>,
     tools: BTreeMap<String, Equipped>,
@@ -139,6 +141,7 @@ impl Capsule {
             .collect();
         Ok(Self {
             agent,
+            clock: Arc::clone(&ports.clock),
             models,
             wires: wires(&tools),
             tools,

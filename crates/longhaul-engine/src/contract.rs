@@ -2,30 +2,21 @@
 //!
 //! Never: mends an answer. What does not fit is said to the model.
 
-use std::sync::Arc;
-
-use jsonschema::Validator;
 use longhaul_core::event::turn::{Appraisal, Fit};
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Answered;
 use longhaul_core::raw::RawJson;
+use longhaul_core::time::Clock;
 use longhaul_run::unfenced;
 use serde_json::{Map, Value, json};
 
-use crate::circle::circle;
-use crate::compiled::compiled;
+use crate::validation::SchemaValidator;
 
 /// A longer schema is none that a model could follow.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
 /// A longer answer is not judged.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// So many faults of one answer are named.
-const FAULTS_MAX: usize = 5;
-
-/// The longest word about one of them.
-const FAULT_BYTES_MAX: usize = 400;
 
 /// The tool whose input is a result.
 pub(crate) const FINISH: &str = "finish";
@@ -37,7 +28,7 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 #[derive(Debug, Clone)]
 pub(crate) struct Contract {
     schema: RawJson,
-    validator: Arc<Validator>,
+    validator: SchemaValidator,
 }
 
 impl Contract {
@@ -50,13 +41,9 @@ impl Contract {
         if !value.is_object() {
             return Err("a JSON Schema is an object".to_owned());
         }
-        let validator = compiled(&value)?;
-        if let Some(why) = circle(&value) {
-            return Err(why);
-        }
         Ok(Self {
             schema: RawJson::of(&value),
-            validator: Arc::new(validator),
+            validator: SchemaValidator::new(&value)?,
         })
     }
 
@@ -67,7 +54,12 @@ impl Contract {
 
     /// Whether a reply that ends the run fits, whose calls were appraised like this;
     /// none: it does not end it.
-    pub(crate) fn judge(&self, answered: &Answered, calls: &[Appraisal]) -> Option<Fit> {
+    pub(crate) async fn judge(
+        &self,
+        answered: &Answered,
+        calls: &[Appraisal],
+        clock: &dyn Clock,
+    ) -> Option<Fit> {
         let ends = match answered.stop {
             StopReason::PauseTurn | StopReason::MaxTokens | StopReason::Refusal => false,
             StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,
@@ -76,7 +68,7 @@ impl Contract {
             return None;
         }
         if answered.reply.calls().next().is_none() {
-            return Some(self.judge_text(&answered.reply.text()));
+            return Some(self.judge_text(&answered.reply.text(), clock).await);
         }
         // Whoever appraised it has held it against the schema.
         let finish = answered.reply.calls().zip(calls);
@@ -87,48 +79,37 @@ impl Contract {
         Some(Fit::Fits(output))
     }
 
-    fn judge_text(&self, text: &str) -> Fit {
+    async fn judge_text(&self, text: &str, clock: &dyn Clock) -> Fit {
         if text.len() > ANSWER_BYTES_MAX {
             let why = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
             return Fit::Misfit(why);
         }
         let inner = unfenced(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
-            if let Some(words) = self.words(text) {
+            if let Some(words) = self.words(text, clock).await {
                 return Fit::Fits(words);
             }
             let why = "the answer is not JSON, and the result must be data that fits the schema";
             return Fit::Misfit(why.to_owned());
         };
-        let faults: Vec<String> = self
-            .validator
-            .iter_errors(&value)
-            .take(FAULTS_MAX)
-            .map(|fault| {
-                let at = fault.instance_path().to_string();
-                let at = if at.is_empty() { "the answer" } else { &*at };
-                let mut words = format!("{at}: {fault}");
-                words.truncate(words.floor_char_boundary(FAULT_BYTES_MAX));
-                words
-            })
-            .collect();
-        if faults.is_empty() {
+        let Err(why) = self.validator.check(&value, "the answer", clock).await else {
             return Fit::Fits(RawJson::of(&value));
-        }
+        };
         let is_plain = !value.is_object() && !value.is_array();
-        match self.words(text).filter(|_| is_plain) {
+        let words = match is_plain {
+            true => self.words(text, clock).await,
+            false => None,
+        };
+        match words {
             Some(words) => Fit::Fits(words),
-            None => Fit::Misfit(format!(
-                "the answer does not fit the schema: {}",
-                faults.join("; ")
-            )),
+            None => Fit::Misfit(format!("the answer does not fit the schema: {why}")),
         }
     }
 
     /// The words of an answer as the data that they are where the schema spells out
     /// that the result may be a text. A schema that says nothing of it takes every
     /// text, also one that only speaks of the result.
-    fn words(&self, text: &str) -> Option<RawJson> {
+    async fn words(&self, text: &str, clock: &dyn Clock) -> Option<RawJson> {
         let schema = self.schema.value();
         let may_be = match &schema["type"] {
             Value::String(kind) => kind == "string",
@@ -136,7 +117,13 @@ impl Contract {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
         };
         let words = Value::String(text.trim().to_owned());
-        (may_be && self.validator.is_valid(&words)).then(|| RawJson::of(&words))
+        let fits = may_be
+            && self
+                .validator
+                .check(&words, "the answer", clock)
+                .await
+                .is_ok();
+        fits.then(|| RawJson::of(&words))
     }
 
     /// The schema of `finish`: its output is of this kind. Definitions move to the
@@ -195,6 +182,7 @@ fn point(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
 
     fn contract(schema: Value) -> Contract {
         Contract::new(&RawJson::of(&schema)).unwrap()
@@ -208,23 +196,23 @@ mod tests {
         }))
     }
 
-    fn check(text: &str, expect: Result<&str, &str>) {
-        match (titled().judge_text(text), expect) {
+    async fn check(text: &str, expect: Result<&str, &str>) {
+        match (titled().judge_text(text, &SystemClock).await, expect) {
             (Fit::Fits(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
             (Fit::Misfit(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
             (got, _) => panic!("{text}: {got:?}"),
         }
     }
 
-    #[test]
-    fn an_answer_fits_or_says_why_not() {
-        check(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#));
-        check("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#));
-        check("Here it is.", Err("not JSON"));
-        check("{}", Err("title"));
-        check(r#"{"title": 7}"#, Err("/title"));
+    #[tokio::test]
+    async fn an_answer_fits_or_says_why_not() {
+        check(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#)).await;
+        check("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#)).await;
+        check("Here it is.", Err("not JSON")).await;
+        check("{}", Err("title")).await;
+        check(r#"{"title": 7}"#, Err("/title")).await;
         let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
-        match titled().judge_text(&long) {
+        match titled().judge_text(&long, &SystemClock).await {
             Fit::Misfit(why) => assert!(why.len() < 1_000, "{}", why.len()),
             Fit::Fits(_) => panic!("a list is no title"),
         }

@@ -6,13 +6,20 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::raw::RawJson;
-use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use longhaul_core::template::{TemplateLimits, check, render};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, ErrorKind};
 use serde_json::{Value, json};
 
 use crate::missing::missing;
 
-/// So many steps may a template take.
-const FUEL: u64 = 100_000;
+/// Bounds of one template: steps, bytes and calls within each other.
+const LIMITS: TemplateLimits = TemplateLimits {
+    fuel: 100_000,
+    budget: 4 * 1024 * 1024,
+    recursion: 32,
+};
 
 /// The longest text that a template may make.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
@@ -22,15 +29,14 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
         return Ok(source.to_owned());
     }
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(32);
-    let filled = environment
-        .render_str(source, minijinja::value::Serde(values))
-        .map_err(|error| match error.kind() == ErrorKind::UndefinedError {
-            true => missing(source, values, error.line()),
-            false => error.to_string(),
+    let text = |value: &minijinja::Value| Ok(value.to_string());
+    let syntax = SyntaxConfig::default();
+    let filled =
+        render(source, Serde(values).into(), syntax, (&LIMITS, text)).map_err(|error| {
+            match error.kind() == ErrorKind::UndefinedError {
+                true => missing(source, values, error.line()),
+                false => error.to_string(),
+            }
         })?;
     if filled.len() > TEXT_BYTES_MAX {
         return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
@@ -40,7 +46,8 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
 
 /// Whether this is a template at all.
 pub(crate) fn compiles(source: &str) -> bool {
-    Environment::new().template_from_str(source).is_ok()
+    check(source, &SyntaxConfig::default()).is_ok()
+        && Environment::new().template_from_str(source).is_ok()
 }
 
 /// Whether a template speaks of this value.
@@ -98,6 +105,19 @@ mod tests {
         assert!(!uses("Your perception is sharp, {{ input.name }}."));
         assert!(!uses("{{ my_perception }}"));
         assert!(!uses(r#"Say {"perception": 1}."#));
+    }
+
+    #[test]
+    fn templates_are_bounded_in_memory() {
+        for source in [
+            "{{ input.repo|replace('', input.repo * 1000000) }}",
+            "{{ '%2000000000d'|format(1) }}",
+            "{% set ns = namespace(x='xx') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        ] {
+            let input = RawJson::of(&json!({ "repo": "a/b" }));
+            let filled = fill(source, &values(&input, &BTreeMap::new()));
+            assert!(filled.is_err(), "{source}");
+        }
     }
 
     #[test]

@@ -5,15 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jsonschema::Validator;
 use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::{Tool, ToolCard};
+use longhaul_core::time::Clock;
 use serde_json::Value;
 
-use crate::circle::circle;
-
-/// So many faults of one input are named.
-const FAULTS_MAX: usize = 5;
+use crate::validation::SchemaValidator;
 
 /// A tool that can't be taken in.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +34,7 @@ pub struct Equipped {
     /// The tool; none: the heart knows what it means, and it is never called.
     pub(crate) tool: Option<Arc<dyn Tool>>,
     pub(crate) card: Arc<ToolCard>,
-    validator: Arc<Validator>,
+    validator: SchemaValidator,
 }
 
 impl Equipped {
@@ -53,19 +50,15 @@ impl Equipped {
     }
 
     fn of(card: ToolCard, tool: Option<Arc<dyn Tool>>) -> Result<Self, BadTool> {
-        let broken = |why: String| BadTool::Schema {
+        let validator = SchemaValidator::new(&card.schema);
+        let validator = validator.map_err(|why| BadTool::Schema {
             tool: card.name.clone(),
             why,
-        };
-        let validator = jsonschema::validator_for(&card.schema);
-        let validator = validator.map_err(|why| broken(why.to_string()))?;
-        if let Some(why) = circle(&card.schema) {
-            return Err(broken(why));
-        }
+        })?;
         Ok(Self {
             tool,
             card: Arc::new(card),
-            validator: Arc::new(validator),
+            validator,
         })
     }
 
@@ -93,29 +86,11 @@ impl Equipped {
     }
 
     /// What is wrong with this input, in words for the model.
-    pub fn fault(&self, input: &Value) -> Option<String> {
-        let faults: Vec<String> = self
-            .validator
-            .iter_errors(input)
-            .take(FAULTS_MAX)
-            .map(|fault| {
-                let at = fault.instance_path().to_string();
-                let at = if at.is_empty() {
-                    "the input"
-                } else {
-                    at.as_str()
-                };
-                format!("{at}: {fault}")
-            })
-            .collect();
-        if faults.is_empty() {
-            return None;
-        }
+    pub async fn fault(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
+        let checked = self.validator.check(input, "the input", clock).await;
         let name = &self.card.name;
-        Some(format!(
-            "the input of {name} does not fit its schema: {}",
-            faults.join("; ")
-        ))
+        let words = |why| format!("the input of {name} does not fit its schema: {why}");
+        checked.err().map(words)
     }
 }
 

@@ -28,5 +28,6 @@ mod secrets;
 pub mod settings;
 mod spell;
 mod sse;
+mod surrogates;
 mod table;
 mod talk;

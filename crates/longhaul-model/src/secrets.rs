@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use longhaul_core::decoded::DecodedText;
 use longhaul_core::spelling::{HIDDEN_FROM, spellings};
 
 use crate::key::ApiKey;
@@ -46,16 +47,24 @@ impl Secrets {
 
     /// The text without them.
     pub(crate) fn hide(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, (spelled, stand_in)| {
+        let text = self.0.iter().fold(text, |text, (spelled, stand_in)| {
             match text.contains(spelled.as_str()) {
                 true => text.replace(spelled.as_str(), stand_in),
                 false => text,
             }
-        })
+        });
+        let decoded = DecodedText::new(&text);
+        let parts = || self.0.iter().map(|(one, stand_in)| (&**one, *stand_in));
+        let replaced = decoded.and_then(|decoded| decoded.replace(&text, parts()));
+        replaced.unwrap_or(text)
     }
 
     pub(crate) fn are_in(&self, text: &str) -> bool {
-        self.0.iter().any(|(spelled, _)| text.contains(spelled))
+        let decoded = DecodedText::new(text);
+        self.0.iter().any(|(spelled, _)| {
+            let is_escaped = |decoded: &DecodedText| decoded.contains(spelled);
+            text.contains(spelled) || decoded.as_ref().is_some_and(is_escaped)
+        })
     }
 
     /// What was cut off anywhere, without the half of a secret that may be left at
@@ -106,6 +115,7 @@ mod tests {
             (r#"sk-a\/b+c=very \"secret\""#, "[key]"),
             ("sk-a%2Fb%2Bc%3Dvery%20%22secret%22", "[key]"),
             ("sk-a%2fb%2bc%3dvery%20%22secret%22", "[key]"),
+            ("%73%6b-a/b+&#99;=very &quot;secret&#x22;", "[key]"),
             (&base64, "[key]"),
             ("Bearer by-hand-1 by-hand-1", "[header] [header]"),
             ("blue", "blue"),

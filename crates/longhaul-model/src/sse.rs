@@ -14,6 +14,7 @@ use sse_stream::{Error, Sse, SseByteStream};
 
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
+use crate::surrogates::SurrogateJoiner;
 
 /// The longest single event.
 const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -55,6 +56,7 @@ pub(crate) struct Events {
     since: Arc<AtomicUsize>,
     /// Everything that came is read.
     over: Arc<AtomicBool>,
+    surrogates: SurrogateJoiner,
 }
 
 impl Events {
@@ -86,6 +88,7 @@ impl Events {
             inner: Box::pin(SseByteStream::new(pieces)),
             since,
             over,
+            surrogates: SurrogateJoiner::default(),
         }
     }
 
@@ -109,7 +112,7 @@ impl Events {
             if let Some(data) = event.data {
                 return Ok(Some(Event {
                     name: event.event,
-                    data,
+                    data: self.surrogates.join(data),
                     torn,
                 }));
             }

@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use longhaul_core::raw::{UnreadableJson, check_readable};
 use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
 
@@ -117,6 +118,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // a number a fault of syntax.
     serde_json::from_str::<serde::de::IgnoredAny>(text)
         .map_err(|bad| Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")))?;
+    check_readable(text).map_err(|bad| match bad {
+        UnreadableJson::Number => Problem::bad_request("bad_number", bad.to_string()),
+        UnreadableJson::Syntax(bad) => misfit(".", &bad),
+    })?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -232,6 +237,10 @@ mod tests {
             assert!(no.1.contains(words), "{no:?}");
             assert!(no.2.contains(hint), "{no:?}");
         }
+        let long = format!(r#"{{"agent": "a", "turns": {}}}"#, "9".repeat(5_000));
+        let no = read(long.as_bytes()).unwrap_err();
+        assert_eq!(no.0, "bad_number");
+        assert!(no.1.contains("more than 1000 characters"), "{no:?}");
         let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
         assert_eq!(read(deep.as_bytes()).unwrap_err().0, "too_deep");
     }

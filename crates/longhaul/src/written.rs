@@ -36,6 +36,67 @@ impl Place {
     }
 }
 
+/// Distance in bytes between two known places of a [`PlaceIndex`].
+const BLOCK_BYTES: usize = 256;
+
+/// Places of one text by their offsets, without reading the text again for each.
+#[derive(Debug)]
+pub struct PlaceIndex<'a> {
+    text: &'a str,
+    /// Offsets at which lines begin.
+    lines: Vec<usize>,
+    /// Number of characters before each block.
+    characters: Vec<usize>,
+}
+
+impl<'a> PlaceIndex<'a> {
+    /// Reads a text once.
+    pub fn new(text: &'a str) -> Self {
+        let mut lines = vec![0];
+        lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
+        let mut characters = vec![0];
+        let mut sum = 0;
+        for block in text.as_bytes().chunks(BLOCK_BYTES) {
+            sum += characters_in(block);
+            characters.push(sum);
+        }
+        Self {
+            text,
+            lines,
+            characters,
+        }
+    }
+
+    /// The place of the byte at this offset.
+    pub fn place(&self, offset: usize) -> Place {
+        let offset = offset.min(self.text.len());
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        Place {
+            line,
+            column: self.characters_before(offset) - self.characters_before(start) + 1,
+        }
+    }
+
+    /// The place of a part of the text.
+    pub fn place_of(&self, part: &str) -> Place {
+        let text = self.text.as_ptr().addr();
+        self.place(part.as_ptr().addr().saturating_sub(text))
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK_BYTES;
+        let rest = &self.text.as_bytes()[block * BLOCK_BYTES..offset];
+        self.characters.get(block).copied().unwrap_or(0) + characters_in(rest)
+    }
+}
+
+/// Number of characters that begin in these bytes of a text.
+fn characters_in(bytes: &[u8]) -> usize {
+    let begins = |byte: &&u8| (**byte & 0b1100_0000) != 0b1000_0000;
+    bytes.iter().filter(begins).count()
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
@@ -139,4 +200,37 @@ pub struct Malformed {
     pub place: Place,
     /// Why.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_finds_the_places_of_a_text() {
+        let text = "a\nbb = \"\u{e9}\u{1f600}\"\n\n".repeat(60) + "end";
+        let index = PlaceIndex::new(&text);
+        for (offset, _) in text.char_indices() {
+            assert_eq!(index.place(offset), Place::of(&text, offset), "{offset}");
+        }
+        assert_eq!(index.place(text.len()), Place::of(&text, text.len()));
+        assert_eq!(PlaceIndex::new("").place(0), Place::START);
+        assert_eq!(index.place_of(&text[2..4]), Place { line: 2, column: 1 });
+    }
+
+    /// Where each value is looked for from the start, this takes an hour.
+    #[test]
+    fn long_files_are_read_in_linear_time() {
+        let mut lines: String = (0..90_000).map(|n| format!("k{n} = {n}\n")).collect();
+        lines.truncate(1 << 20);
+        let lines = lines.trim_end_matches(|c: char| c != '\n');
+        let list = format!("a = [{}]", "1,".repeat(500_000));
+        for (text, line) in [(lines, lines.lines().count()), (list.as_str(), 1)] {
+            let node = toml::read(text).unwrap();
+            let Content::Table(entries) = &node.content else {
+                panic!("no table");
+            };
+            assert_eq!(entries.last().unwrap().place.line, line);
+        }
+    }
 }

@@ -6,13 +6,13 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
-use longhaul_core::event::turn::{Appraisal, Purpose};
+use longhaul_core::event::turn::{Appraisal, Fit, Purpose};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Micros, Tariff, Usage};
-use longhaul_run::Input;
 use longhaul_run::input::Replied;
+use longhaul_run::{Input, Run};
 use std::sync::Arc;
 
 use crate::appraise::appraise;
@@ -84,15 +84,14 @@ impl Heard {
 /// Asks for the next turn. None: the run is not ours any more.
 pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
     let (heard, active) = ask_model(desk, ask, Purpose::Think).await?;
-    Ok(heard.told(active, |answered, held| {
-        let capsule = desk.capsule.as_ref()?;
-        let run = desk.ledger.run();
-        let calls = answered.reply.calls().zip(&held);
-        let calls: Vec<Appraisal> = calls
-            .map(|(call, held)| appraise(capsule, run, (call, held.as_deref())))
-            .collect();
-        let contract = capsule.contract();
-        let fit = contract.and_then(|contract| contract.judge(&answered, &calls));
+    let (calls, fit) = match (&heard, &desk.capsule) {
+        (Heard::Reply(answered, held), Some(capsule)) => {
+            checked(capsule, desk.ledger.run(), (answered, held)).await
+        }
+        (Heard::Reply(..), None) => return Ok(None),
+        (Heard::Failed(..) | Heard::CutOff { .. } | Heard::Gone, _) => (Vec::new(), None),
+    };
+    Ok(heard.told(active, |answered, _| {
         Some(Input::Replied(Box::new(Replied {
             answered,
             calls,
@@ -100,6 +99,23 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
             active,
         })))
     }))
+}
+
+/// What the calls of a reply are, and whether it fits what the result must be.
+async fn checked(
+    capsule: &Capsule,
+    run: &Run,
+    (answered, held): (&Answered, &[Option<String>]),
+) -> (Vec<Appraisal>, Option<Fit>) {
+    let mut calls = Vec::with_capacity(held.len());
+    for (call, held) in answered.reply.calls().zip(held) {
+        calls.push(appraise(capsule, run, (call, held.as_deref())).await);
+    }
+    let fit = match capsule.contract() {
+        Some(contract) => contract.judge(answered, &calls, &*capsule.clock).await,
+        None => None,
+    };
+    (calls, fit)
 }
 
 /// Puts a question to the run's model, and says how long it took.

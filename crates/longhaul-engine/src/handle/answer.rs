@@ -134,7 +134,7 @@ impl Longhaul {
         let Some(equipped) = capsule.tool(&name) else {
             return Err(bad(format!("an edit of `{name}` can't be checked here")));
         };
-        let appraisal = appraise_input(&capsule, &run, equipped, edited);
+        let appraisal = appraise_input(&capsule, &run, equipped, edited).await;
         if let Some(problem) = &appraisal.problem {
             return Err(bad(problem.clone()));
         }

@@ -86,15 +86,33 @@ async fn whoever_never_fits_is_told_three_times() {
     assert_eq!(count(&journal, "turn.completed"), 4);
 }
 
+/// A schema that would be checked some 70 billion times.
+fn exponential() -> Value {
+    let links = |n: usize| vec![json!({ "$ref": format!("#/$defs/d{n}") }); 8];
+    let mut defs: serde_json::Map<String, Value> = (0..12)
+        .map(|n| (format!("d{n}"), json!({ "allOf": links(n + 1) })))
+        .collect();
+    defs.insert("d12".to_owned(), json!({ "type": "object" }));
+    json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": defs })
+}
+
+/// The agent of a run is the one it was submitted with: what another build has let pass
+/// is met here.
 #[tokio::test]
 async fn a_schema_that_is_broken_is_said() {
-    let house = plan([])
-        .agent(|agent| agent.output = Some(RawJson::of(&json!({ "type": "nonsense" }))))
-        .at_work();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
-    let opening = "The output schema of agent `tester` is broken:";
-    assert!(gate.spec.ask.starts_with(opening), "{}", gate.spec.ask);
+    for (schema, why) in [
+        (json!({ "type": "nonsense" }), "nonsense"),
+        (exponential(), "more than 50000 parts"),
+    ] {
+        let house = plan([])
+            .agent(|agent| agent.output = Some(RawJson::of(&schema)))
+            .at_work();
+        let run = house.submit().await;
+        let gate = house.gate(run).await;
+        let opening = "The output schema of agent `tester` is broken:";
+        assert!(gate.spec.ask.starts_with(opening), "{}", gate.spec.ask);
+        assert!(gate.spec.ask.contains(why), "{}", gate.spec.ask);
+    }
 }
 
 /// What a run with this schema gives back that ends with these words or this `finish`.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use longhaul_core::decoded::{self, DecodedText};
 use longhaul_core::port::redact;
 use longhaul_core::spelling::{HIDDEN_FROM, spellings};
 use serde_json::Value;
@@ -75,10 +76,15 @@ impl Mask {
     /// Whether one of them is in this text.
     pub fn finds(&self, text: &str) -> bool {
         let plain = self.0.iter().any(|(spelled, _)| text.contains(spelled));
-        plain || {
-            let lines = Unwrapped::of(text);
-            self.long().any(|(spelled, _)| lines.has(spelled))
-        }
+        plain
+            || {
+                let lines = Unwrapped::of(text);
+                self.long().any(|(spelled, _)| lines.has(spelled))
+            }
+            || DecodedText::new(text).is_some_and(|decoded| {
+                let mut all = self.0.iter();
+                all.any(|(spelled, _)| decoded.contains(spelled))
+            })
     }
 
     /// So many bytes at the end of a text may be the beginning of one.
@@ -86,7 +92,8 @@ impl Mask {
         let plain = self.0.iter().filter_map(|(one, _)| begun(text, one));
         let lines = Unwrapped::of(text);
         let wrapped = self.long().filter_map(|(one, _)| lines.begun(one));
-        plain.chain(wrapped).max().unwrap_or(0)
+        let escaped = decoded::unfinished(text, self.0.iter().map(|(one, _)| one.as_str()));
+        plain.chain(wrapped).max().unwrap_or(0).max(escaped)
     }
 
     /// The text without them.
@@ -97,6 +104,10 @@ impl Mask {
                 false => text,
             }
         });
+        let decoded = DecodedText::new(&text);
+        let parts = || self.0.iter().map(|(one, stand_in)| (&**one, &**stand_in));
+        let replaced = decoded.and_then(|decoded| decoded.replace(&text, parts()));
+        let text = replaced.unwrap_or(text);
         let mut lines = Unwrapped::of(&text);
         self.long().fold(text, |text, (spelled, stand_in)| {
             if !lines.has(spelled) {
@@ -267,6 +278,22 @@ mod tests {
         );
         check("x sk-live-01234567\n89abcdef y", "x {{secret:TOKEN}} y");
         check("two\nlines", "two\nlines");
+    }
+
+    #[test]
+    fn a_secret_is_found_when_every_byte_of_it_is_escaped() {
+        let token = "sk-live-0123456789abcdef";
+        let each = |spelled: fn(u8) -> String| token.bytes().map(spelled).collect::<String>();
+        for text in [
+            each(|byte| format!("%{byte:02x}")),
+            each(|byte| format!("%{byte:02X}")),
+            each(|byte| format!("&#{byte};")),
+            each(|byte| format!("&#x{byte:x};")),
+            each(|byte| format!("\\u{byte:04x}")),
+            "sk-%6Cive-&#48;123456789\\u0061bcdef".to_owned(),
+        ] {
+            check(&format!("<b>{text}</b>"), "<b>{{secret:TOKEN}}</b>");
+        }
     }
 
     #[test]

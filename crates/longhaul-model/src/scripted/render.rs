@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::Ask;
+use longhaul_core::template::{TemplateLimits, check, render};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value;
 
-/// So many steps may one template take: more than a page of text needs, less
-/// than a person notices.
-const FUEL: u64 = 50_000;
-
-/// So deep may a template's macros call each other, well within a thread's stack.
-const RECURSION_MAX: usize = 50;
+/// Bounds of one template: more steps than a page of text needs, less than a person
+/// notices, and calls within each other well within a thread's stack.
+const LIMITS: TemplateLimits = TemplateLimits {
+    fuel: 50_000,
+    budget: 16 * 1024 * 1024,
+    recursion: 50,
+};
 
 /// So many characters of a template stand in a message about it.
 const SHOWN_MAX: usize = 80;
@@ -33,11 +35,6 @@ pub(crate) struct Renderer(Environment<'static>);
 impl Renderer {
     pub(crate) fn new() -> Self {
         let mut environment = Environment::new();
-        environment.set_fuel(Some(FUEL));
-        environment.set_recursion_limit(RECURSION_MAX);
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_formatter(as_text);
         // The engine would drop the last line end, which the author wrote.
         if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
             environment.set_syntax(syntax);
@@ -47,7 +44,8 @@ impl Renderer {
 
     /// What is wrong with this text as a template, before anybody plays it.
     pub(crate) fn fault(&self, source: &str) -> Option<String> {
-        let template = match self.0.template_from_str(source) {
+        let checked = check(source, self.0.syntax());
+        let template = match checked.and_then(|()| self.0.template_from_str(source)) {
             Ok(template) => template,
             Err(error) => return Some(format!("broken template: {}", said(&error))),
         };
@@ -69,11 +67,8 @@ impl Renderer {
         if !is_template(source) {
             return Ok(source.to_owned());
         }
-        let render = || {
-            let template = self.0.template_from_str(source)?;
-            template.render(values.context())
-        };
-        match render() {
+        let syntax = self.0.syntax().clone();
+        match render(source, values.context(), syntax, (&LIMITS, as_text)) {
             Ok(text) => Ok(text),
             Err(error) => {
                 let missing = values.missing(source);
@@ -201,21 +196,16 @@ fn words(parts: &[Part]) -> String {
 }
 
 /// Text stands as it is, all else as JSON: not as the engine's own notation.
-fn as_text(
-    out: &mut Output<'_>,
-    _: &mut State<'_, '_>,
-    value: &minijinja::Value,
-) -> Result<(), Error> {
-    let text = match value.as_str() {
-        Some(text) => text.to_owned(),
+fn as_text(value: &minijinja::Value) -> Result<String, Error> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
         // Only the missing `else` of an `if` gets here; all else undefined has failed.
-        None if value.kind() == ValueKind::Undefined => return Ok(()),
+        None if value.kind() == ValueKind::Undefined => Ok(String::new()),
         None => serde_json::to_string(value).map_err(|error| {
             let what = "a value that is no JSON";
             Error::new(ErrorKind::BadSerialization, what).with_source(error)
-        })?,
-    };
-    out.write_str(&text).map_err(Error::from)
+        }),
+    }
 }
 
 /// Enough of a template to find it by.

@@ -13,10 +13,11 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::ask::aside;
 use crate::mcp::link::{Link, Lost};
 use crate::mcp::listing::Offered;
 use crate::mcp::output;
-use crate::mcp::promise::broken;
+use crate::mcp::promise::{broken, is_long};
 use crate::mcp::slot::Slot;
 use crate::mcp::spec::{Way, tool_name};
 
@@ -59,9 +60,16 @@ impl McpTool {
 
     /// What came of a call. An answer without form is no result, and its words are
     /// told with what is wrong: the model can still make something of them.
-    fn read(&self, answer: &Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn read(&self, answer: &Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let read = output::read(answer, &around.pictures);
-        let Some(why) = broken(answer, self.offered.promise.as_ref()) else {
+        let promise = self.offered.promise.as_ref();
+        let why = if is_long(answer, promise) {
+            let (answer, promise) = (answer.clone(), promise.cloned());
+            aside(move || Ok(broken(&answer, promise.as_ref()))).await?
+        } else {
+            broken(answer, promise)
+        };
+        let Some(why) = why else {
             return read;
         };
         let server = &self.slot.spec().name;
@@ -154,7 +162,7 @@ impl Tool for McpTool {
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return self.read(&answer, around),
+                Ok(answer) => return self.read(&answer, around).await,
                 Err(Lost::Gone { again: true, .. }) if again => again = false,
                 Err(lost) => return Err(self.failure(lost)),
             }

@@ -6,8 +6,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::raw::{RawJson, canonical};
-use longhaul_engine::circle::circle;
-use longhaul_engine::compiled::compiled;
+use longhaul_core::schema::{SchemaError, SchemaShape, outward_reference};
+use longhaul_engine::validation::SchemaValidator;
 use serde_json::Value;
 
 use crate::agents::comma;
@@ -73,30 +73,19 @@ fn judged(value: Value) -> Result<RawJson, String> {
     if !value.is_object() {
         return Err("is no schema: write an object, such as {\"type\": \"object\"}".to_owned());
     }
-    if let Err(why) = compiled(&value) {
-        return Err(match foreign(&value) {
-            Some(foreign) => format!(
+    if let Err(why) = SchemaValidator::new(&value) {
+        if let Some(foreign) = outward_reference(&value) {
+            return Err(format!(
                 "refers to `{foreign}`, and nothing outside of a schema is fetched: put it under `$defs`"
-            ),
-            None => format!("is no JSON Schema: {}", short(&why)),
+            ));
+        }
+        return Err(match SchemaShape::of(&value) {
+            Err(SchemaError::Cycle(_)) => format!("says nothing: {}", short(&why)),
+            Err(_) => format!("can't be used: {}", short(&why)),
+            Ok(_) => format!("is no JSON Schema: {}", short(&why)),
         });
     }
-    if let Some(why) = circle(&value) {
-        return Err(format!("says nothing: {}", short(&why)));
-    }
     RawJson::parse(canonical(&value)).map_err(|error| format!("can't be kept: {error}"))
-}
-
-/// The first reference that does not stay in the schema.
-fn foreign(value: &Value) -> Option<&str> {
-    match value {
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
-            Some(to) if key == "$ref" && !to.starts_with('#') => Some(to),
-            Some(_) | None => foreign(value),
-        }),
-        Value::Array(list) => list.iter().find_map(foreign),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
 }
 
 /// A part of the schema may stand in what is said of it.

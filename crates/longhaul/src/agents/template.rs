@@ -2,6 +2,7 @@
 //!
 //! Never: fills one.
 
+use longhaul_core::template::check;
 use minijinja::{Environment, UndefinedBehavior};
 
 use crate::like;
@@ -36,7 +37,8 @@ pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let template = match environment.template_from_str(source) {
+    let checked = check(source, environment.syntax());
+    let template = match checked.and_then(|()| environment.template_from_str(source)) {
         Ok(template) => template,
         Err(error) => {
             let line = error.line().unwrap_or(1);

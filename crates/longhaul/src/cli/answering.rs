@@ -48,7 +48,7 @@ impl Answering<'_> {
         let done = did(&answer);
         let (verdict, gate) = self.desk.answer(id, answer).await.map_err(&no)?;
         if self.json {
-            say::data(&serde_json::to_string(&gate)?)?;
+            say::json(&serde_json::to_string(&gate)?)?;
             return Ok(Exit::Done);
         }
         say::words(&format!("{done}: {}", what(&gate)))?;

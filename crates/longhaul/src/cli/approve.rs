@@ -7,7 +7,7 @@ use std::io::Read as _;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
-use longhaul_core::raw::RawJson;
+use longhaul_core::raw::{RawJson, check_readable};
 use longhaul_engine::gate_view::GateView;
 
 use crate::cli::answering::{Answering, DIGEST_LETTERS};
@@ -195,7 +195,9 @@ fn edited(said: &str) -> anyhow::Result<RawJson> {
             .read_to_string(&mut text)
             .context("the input can't be read from stdin")?;
     }
-    RawJson::parse(text.trim()).map_err(|bad| {
+    let readable = check_readable(text.trim()).map_err(|bad| bad.to_string());
+    let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
+    readable.and_then(|()| parsed()).map_err(|bad| {
         let words = format!("--edit is no JSON: {bad}");
         Failure::usage(words)
             .hint(

@@ -102,10 +102,10 @@ impl Chaos {
             took_ms,
             folder,
         };
-        say::data(&match self.json {
-            true => card.as_json().to_string(),
-            false => card.as_text(),
-        })?;
+        match self.json {
+            true => say::json(&card.as_json().to_string())?,
+            false => say::data(&card.as_text())?,
+        }
         Ok(match tally.holds() {
             true => Exit::Done,
             false => Exit::RunFailed,

@@ -75,7 +75,7 @@ impl Show {
                 };
                 (path, value)
             });
-            return say::data(&json!(pairs.collect::<Map<_, _>>()).to_string());
+            return say::json(&json!(pairs.collect::<Map<_, _>>()).to_string());
         }
         let said =
             |(path, value, _): &(String, serde_json::Value, String)| format!("{path} = {value}");
@@ -136,7 +136,7 @@ impl Path {
         let data = here::config(&here).map(|config| config.data());
         let there = |path: &std::path::Path| path.is_file();
         if self.json {
-            say::data(
+            say::json(
                 &json!({
                     "root": root,
                     "in_project": here.project().is_some(),

@@ -78,7 +78,7 @@ impl Export {
                 return Err(Failure::usage(words).into());
             };
             match self.json {
-                true => say::data(
+                true => say::json(
                     &json!({ "run": run, "cassette": path, "exchanges": exchanges }).to_string(),
                 )?,
                 false => {

@@ -135,7 +135,7 @@ impl<'a> Follower<'a> {
             self.last = entry.seq;
             self.asked = asks(&entry.event, self.manner.alone).unwrap_or(self.asked);
             if self.manner.as_json {
-                say::data(&serde_json::to_string(&entry.to_envelope()?)?)?;
+                say::json(&serde_json::to_string(&entry.to_envelope()?)?)?;
             } else if !self.manner.silent
                 && let Some(line) = self.teller.line(entry)
             {

@@ -127,7 +127,7 @@ impl Ls {
 
     fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
         if self.json {
-            return say::data(&json!({ "data": gates, "next": null }).to_string());
+            return say::json(&json!({ "data": gates, "next": null }).to_string());
         }
         if gates.is_empty() {
             say::talk("Nothing waits for you.   All runs: longhaul ls");
@@ -171,7 +171,7 @@ impl Show {
         runtime::small()?.block_on(async {
             let gate = name::gate(&*desk, &self.gate).await?;
             if self.json {
-                return say::data(&serde_json::to_string(&gate)?);
+                return say::json(&serde_json::to_string(&gate)?);
             }
             for line in whole_card(&gate) {
                 say::data(&line)?;

@@ -112,7 +112,7 @@ impl New {
         let made = made.map_err(fail::about_key(&self.name))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
-            return say::data(&json!({ "secret": secret, "key": key }).to_string());
+            return say::json(&json!({ "secret": secret, "key": key }).to_string());
         }
         say::data(secret)?;
         let ends = match key.expires_at {
@@ -154,7 +154,7 @@ impl Ls {
             None => Vec::new(),
         };
         if self.json {
-            return say::data(&json!({ "data": keys, "next": null }).to_string());
+            return say::json(&json!({ "data": keys, "next": null }).to_string());
         }
         if keys.is_empty() {
             say::talk("There are no keys yet.   Make one: longhaul keys new NAME");

@@ -81,7 +81,7 @@ impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let Some(desk) = look_if_there()? else {
             if self.json {
-                say::data(&json!({ "data": [], "next": null }).to_string())?;
+                say::json(&json!({ "data": [], "next": null }).to_string())?;
             }
             say::talk("There are no runs here yet.   Make one: longhaul run AGENT \"...\"");
             return Ok(Exit::Done);
@@ -151,7 +151,7 @@ impl Ls {
             data.truncate(self.limit);
         }
         let next: Option<RunId> = data.last().filter(|_| more).map(|last| last.id);
-        say::data(&json!({ "data": data, "next": next }).to_string())
+        say::json(&json!({ "data": data, "next": next }).to_string())
     }
 
     async fn print(&self, desk: &dyn Desk, found: &Found) -> anyhow::Result<()> {

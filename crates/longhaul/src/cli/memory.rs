@@ -152,7 +152,7 @@ impl Show {
         };
         if self.json {
             let messages = json!({ "thread": thread, "count": count, "data": messages });
-            return say::data(&messages.to_string());
+            return say::json(&messages.to_string());
         }
         if messages.is_empty() {
             say::talk(&format!(
@@ -199,7 +199,7 @@ impl Clear {
             })?,
         };
         if self.json {
-            return say::data(&json!({ "thread": thread, "forgotten": count }).to_string());
+            return say::json(&json!({ "thread": thread, "forgotten": count }).to_string());
         }
         say::words(&format!(
             "{} of `{thread}` forgotten.",
@@ -224,7 +224,7 @@ impl Notes {
         };
         if self.json {
             let rows: Vec<Value> = notes.iter().map(written).collect();
-            return say::data(&json!({ "data": rows, "next": null }).to_string());
+            return say::json(&json!({ "data": rows, "next": null }).to_string());
         }
         if notes.is_empty() && query.trim().is_empty() {
             say::talk(&format!("There are no notes about `{resource}`."));
@@ -297,7 +297,7 @@ impl Forget {
             }
         };
         if self.json {
-            return say::data(&json!({ "forgotten": count }).to_string());
+            return say::json(&json!({ "forgotten": count }).to_string());
         }
         say::words(&format!("{} forgotten.", many(count, "note")))
     }

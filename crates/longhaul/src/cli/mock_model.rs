@@ -166,7 +166,7 @@ impl MockModel {
         if self.json {
             let pid = std::process::id();
             let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return say::data(&ready.to_string());
+            return say::json(&ready.to_string());
         }
         let (count, shown) = (names.len(), folder.path().display());
         let scripts = if count == 1 { "script" } else { "scripts" };

@@ -64,7 +64,7 @@ impl Order {
             }
         }
         if as_json {
-            say::data(&json!({ "data": data, "next": null }).to_string())?;
+            say::json(&json!({ "data": data, "next": null }).to_string())?;
         }
         Ok(exit)
     }

@@ -318,7 +318,7 @@ impl Followed<'_> {
     async fn last_word(&self, word: LastWord) -> anyhow::Result<()> {
         let view = self.desk.show(self.run).await.map_err(fail::engine)?;
         match (word, &view.output) {
-            (LastWord::Object, _) => say::data(&serde_json::to_string(&view)?),
+            (LastWord::Object, _) => say::json(&serde_json::to_string(&view)?),
             (LastWord::Text, Some(output)) => say::result(&output.text),
             (LastWord::Text, None) | (LastWord::Nothing, _) => Ok(()),
         }

@@ -20,6 +20,31 @@ pub(crate) fn data(line: &str) -> anyhow::Result<()> {
     }
 }
 
+/// A line of JSON. What could steer a terminal or turn its words around is escaped
+/// inside of the texts, which stay the same texts.
+pub(crate) fn json(line: &str) -> anyhow::Result<()> {
+    data(&escaped(line))
+}
+
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            // DEL and C1, which JSON leaves as they are, and marks of direction.
+            '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
+            _ => text.push(letter),
+        }
+    }
+    text
+}
+
 /// Words of ours for people, as data: what would steer a terminal is taken out.
 pub(crate) fn words(text: &str) -> anyhow::Result<()> {
     data(&plain::text(text))
@@ -58,4 +83,24 @@ pub(crate) fn is_somebody_there() -> bool {
 pub(crate) fn error(error: &anyhow::Error) {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     talk(&format!("error: {}", causes.join(": ")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn json_holds_nothing_that_steers_a_terminal() {
+        let strange = "a\u{1b}[0m\u{7f}\u{9b}2J\u{85}\u{61c}\u{200e}\u{200f}\u{202e}\u{2066}\u{2069} ä\u{200d}😀";
+        let data = json!({ strange: [strange] });
+        let printed = escaped(&data.to_string());
+        let is_kept = |letter: char| !letter.is_control() || letter == '\n';
+        assert!(printed.chars().all(is_kept), "{printed}");
+        assert!(!printed.contains([
+            '\u{61c}', '\u{200e}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'
+        ]));
+        assert!(printed.contains("ä\u{200d}😀"), "{printed}");
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), data);
+    }
 }

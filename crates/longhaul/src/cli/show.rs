@@ -64,7 +64,7 @@ impl Show {
     async fn print_run(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
         let view = desk.show(run).await.map_err(fail::about_run(run))?;
         if self.json {
-            return say::data(&serde_json::to_string(&view)?);
+            return say::json(&serde_json::to_string(&view)?);
         }
         let (why, stands) = stand(desk, &view).await?;
         for line in page(&view, &why, &stands) {
@@ -77,7 +77,7 @@ impl Show {
         let transcript = desk.transcript(run).await;
         let transcript = transcript.map_err(fail::about_run(run))?;
         if self.json {
-            return say::data(&serde_json::to_string(&transcript)?);
+            return say::json(&serde_json::to_string(&transcript)?);
         }
         told(&transcript)
             .iter()
@@ -96,7 +96,7 @@ impl Show {
             after = last.seq;
             for entry in &entries {
                 match self.json {
-                    true => say::data(&serde_json::to_string(&entry.to_envelope()?)?)?,
+                    true => say::json(&serde_json::to_string(&entry.to_envelope()?)?)?,
                     false => say::words(&event_line(&mut teller, entry)?)?,
                 }
             }

@@ -106,7 +106,7 @@ impl Steer {
             let receipt = json!({
                 "id": steer, "run": run, "status": "queued", "delivery": delivery,
             });
-            return say::data(&receipt.to_string());
+            return say::json(&receipt.to_string());
         }
         let view = desk.show(run).await.map_err(fail::about_run(run))?;
         let now = short(&view.now);
@@ -139,7 +139,7 @@ impl Steer {
     async fn tell_status(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
         let steers = desk.steers(run).await.map_err(fail::about_run(run))?;
         if self.json {
-            return say::data(&json!({ "data": steers, "next": null }).to_string());
+            return say::json(&json!({ "data": steers, "next": null }).to_string());
         }
         if steers.is_empty() {
             say::talk(&format!("Nothing was sent to {run}."));

@@ -63,7 +63,7 @@ impl Submit {
             let run = taken.map_err(fail::about_agent(self.task.agent()))?;
             if self.json {
                 let view = desk.show(run).await.map_err(fail::engine)?;
-                say::data(&serde_json::to_string(&view)?)?;
+                say::json(&serde_json::to_string(&view)?)?;
             } else {
                 // Whoever can't be told must not submit it again.
                 say::data(&run.to_string()).context(format!("{run} is submitted"))?;

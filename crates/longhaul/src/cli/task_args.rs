@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::Raise;
-use longhaul_core::raw::RawJson;
+use longhaul_core::raw::{RawJson, check_readable};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Micros;
 use longhaul_engine::Task;
@@ -156,7 +156,11 @@ impl TaskArgs {
         }
         let shaped = text.trim_start().starts_with(['{', '[']);
         match RawJson::parse(text.trim()) {
-            Ok(json) if shaped => Ok(json),
+            Ok(json) if shaped => {
+                check_readable(json.as_str())
+                    .map_err(|bad| Failure::usage(format!("the input can't be read: {bad}")))?;
+                Ok(json)
+            }
             Ok(_) | Err(_) => Ok(RawJson::of(&text)),
         }
     }
@@ -167,9 +171,10 @@ fn actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::of(&serde_json::json!({ "name": text })));
     }
-    RawJson::parse(text.trim()).map_err(|why| {
-        Failure::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}")).into()
-    })
+    let wrong =
+        |why: String| Failure::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
+    check_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
+    RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
 fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {

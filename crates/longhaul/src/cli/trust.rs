@@ -169,7 +169,7 @@ impl Ls {
                 "things": list.collect::<Value>(),
                 "kept_in": project.warden.book().ok(),
             });
-            say::data(&data.to_string())?;
+            say::json(&data.to_string())?;
             return Ok(Exit::Done);
         }
         if project.things.is_empty() {

@@ -39,7 +39,7 @@ impl Why {
                     "run": run, "status": view.status, "reason": view.reason,
                     "sentence": said.sentence, "command": command,
                 });
-                say::data(&answer.to_string())?;
+                say::json(&answer.to_string())?;
             } else {
                 say::words(&said.sentence)?;
                 if !said.command.is_empty() {

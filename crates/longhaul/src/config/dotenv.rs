@@ -82,6 +82,19 @@ mod tests {
 
     use super::*;
 
+    /// One that is read again from its start for each line takes hours.
+    #[test]
+    fn long_files_are_read_in_linear_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        let lines: String = (0..80_000).map(|n| format!("A{n:05}=1\n")).collect();
+        std::fs::write(&file, lines).unwrap();
+        assert_eq!(read(folder.path()).unwrap().values.len(), 80_000);
+        let open = format!("A=\"{}", "x\n".repeat(500_000));
+        std::fs::write(&file, open).unwrap();
+        assert!(read(folder.path()).unwrap().is_broken);
+    }
+
     #[test]
     fn what_is_no_file_of_a_fair_length_is_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,9 @@ use crate::written::{Content, Malformed, Node, Place, plain_line, toml};
 /// The longest file that is read.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
+/// Maximum number of faults that are told of one file.
+const FAULTS_MAX: usize = 100;
+
 /// What one file says.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
@@ -101,6 +104,9 @@ impl Walk<'_> {
             return self.fault(node.place, message);
         };
         for entry in entries {
+            if self.layer.faults.len() >= FAULTS_MAX {
+                return;
+            }
             let path = [path, &[entry.key.as_str()]].concat();
             match key::find(&path) {
                 Found::Unknown => self.fault(entry.place, unknown(&path)),

@@ -8,8 +8,6 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::written::Place;
-
 /// The fields of an object.
 #[derive(Debug)]
 pub(crate) struct Fields<'a>(pub(crate) Vec<(String, &'a RawValue)>);
@@ -36,12 +34,6 @@ impl<'de> Visitor<'de> for Walk {
         }
         Ok(Fields(fields))
     }
-}
-
-/// Where a part of a text begins.
-pub(crate) fn place(text: &str, part: &RawValue) -> Place {
-    let start = part.get().as_ptr().addr();
-    Place::of(text, start.saturating_sub(text.as_ptr().addr()))
 }
 
 /// What a value is, in a word for messages.

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use crate::config::env::Env;
 use crate::like;
 use crate::mcp::expand::{Unfilled, expand};
-use crate::mcp::fields::{Fields, place, what};
-use crate::written::Place;
+use crate::mcp::fields::{Fields, what};
+use crate::written::{Place, PlaceIndex};
 
 /// What may be said.
 const KEYS: &[&str] = &[
@@ -32,16 +32,16 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<(Place, String)>,
 }
 
-/// Reads what stands under `oauth`, which is a part of this text.
-pub(crate) fn read(text: &str, value: &RawValue) -> Found {
+/// Reads what stands under `oauth`, which is a part of the text of this index.
+pub(crate) fn read(index: &PlaceIndex<'_>, value: &RawValue) -> Found {
     let mut found = Found::default();
     let Ok(fields) = serde_json::from_str::<Fields<'_>>(value.get()) else {
         let said = format!("`oauth` is {}, write an object", what(value));
-        found.problems.push((place(text, value), said));
+        found.problems.push((index.place_of(value.get()), said));
         return found;
     };
     for (key, value) in fields.0 {
-        let at = place(text, value);
+        let at = index.place_of(value.get());
         let mut taken = Taken {
             found: &mut found,
             at,
@@ -65,7 +65,7 @@ pub(crate) fn read(text: &str, value: &RawValue) -> Found {
     }
     if found.oauth.client_secret.is_some() && found.oauth.client_id.is_none() {
         let said = "`oauth` has a `clientSecret` and no `clientId`, write both".to_owned();
-        found.problems.push((place(text, value), said));
+        found.problems.push((index.place_of(value.get()), said));
     }
     found
 }

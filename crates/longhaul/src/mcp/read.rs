@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::like;
-use crate::mcp::fields::{Fields, place, what};
+use crate::mcp::fields::{Fields, what};
 use crate::mcp::oauth;
 use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
 use crate::span::{self, SPAN_EXAMPLES};
-use crate::written::{Place, plain_line};
+use crate::written::{Place, PlaceIndex, plain_line};
 
 /// More servers than this are no list that a person wrote.
 const SERVERS_MAX: usize = 64;
@@ -67,9 +67,10 @@ pub(crate) fn read(text: &str) -> Read {
             return read;
         }
     };
+    let index = PlaceIndex::new(text);
     let mut servers = None;
     for (key, value) in whole.0 {
-        let at = Some(place(text, value));
+        let at = Some(index.place_of(value.get()));
         match key.as_str() {
             "mcpServers" if servers.is_some() => {
                 read.problems
@@ -90,7 +91,7 @@ pub(crate) fn read(text: &str) -> Read {
     let Ok(servers) = serde_json::from_str::<Fields<'_>>(servers.get()) else {
         let said = format!("`mcpServers` is {}, write an object", what(servers));
         read.problems
-            .push(remark(Some(place(text, servers)), &said));
+            .push(remark(Some(index.place_of(servers.get())), &said));
         return read;
     };
     if servers.0.len() > SERVERS_MAX {
@@ -99,7 +100,7 @@ pub(crate) fn read(text: &str) -> Read {
         return read;
     }
     for (name, value) in servers.0 {
-        one(text, &name, value, &mut read);
+        one(&index, &name, value, &mut read);
     }
     read
 }
@@ -112,8 +113,8 @@ fn remark(place: Option<Place>, message: &str) -> Remark {
 }
 
 /// Takes one server in.
-fn one(text: &str, name: &str, value: &RawValue, read: &mut Read) {
-    let at = place(text, value);
+fn one(index: &PlaceIndex<'_>, name: &str, value: &RawValue, read: &mut Read) {
+    let at = index.place_of(value.get());
     if let Some(said) = bad_name(name) {
         read.problems.push(remark(Some(at), &said));
         return;
@@ -128,7 +129,7 @@ fn one(text: &str, name: &str, value: &RawValue, read: &mut Read) {
         return;
     }
     let mut sheet = Sheet {
-        text,
+        index,
         name,
         problems: Vec::new(),
         notes: Vec::new(),
@@ -152,7 +153,7 @@ fn bad_name(name: &str) -> Option<String> {
 
 /// One server while it is read.
 struct Sheet<'a> {
-    text: &'a str,
+    index: &'a PlaceIndex<'a>,
     name: &'a str,
     problems: Vec<Remark>,
     notes: Vec<Remark>,
@@ -168,7 +169,7 @@ impl<'a> Sheet<'a> {
             }
             Ok(found) => {
                 for (key, value) in found.0 {
-                    let at = place(self.text, value);
+                    let at = self.index.place_of(value.get());
                     if !KEYS.contains(&key.as_str()) {
                         let said =
                             format!("{}; it is passed over", like::unknown("key", &key, KEYS));
@@ -246,7 +247,7 @@ impl<'a> Sheet<'a> {
         };
         for key in idle {
             if let Some(value) = fields.get(*key) {
-                let at = place(self.text, value);
+                let at = self.index.place_of(value.get());
                 self.note(at, &format!("`{key}` means nothing beside `{needs}`"));
             }
         }
@@ -257,7 +258,7 @@ impl<'a> Sheet<'a> {
     }
 
     fn stdio(&mut self, command: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
-        let command_at = place(self.text, command);
+        let command_at = self.index.place_of(command.get());
         let command: String = self.read("command", command, "the name of a program")?;
         if command.trim().is_empty() || command.contains('\0') {
             self.problem(
@@ -291,7 +292,7 @@ impl<'a> Sheet<'a> {
     }
 
     fn http(&mut self, url: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
-        let url_at = place(self.text, url);
+        let url_at = self.index.place_of(url.get());
         let url: String = self.read("url", url, "an address such as https://HOST/mcp")?;
         // One that begins with a variable is looked at when that is filled in.
         let is_address = ["http://", "https://", "${"]
@@ -324,7 +325,7 @@ impl<'a> Sheet<'a> {
         let Some(value) = fields.get("oauth") else {
             return Some(OAuth::default());
         };
-        let found = oauth::read(self.text, value);
+        let found = oauth::read(self.index, value);
         for (at, said) in &found.notes {
             self.note(*at, said);
         }
@@ -344,7 +345,7 @@ impl<'a> Sheet<'a> {
         let Some(value) = fields.get(key) else {
             return Some(BTreeMap::new());
         };
-        let at = place(self.text, value);
+        let at = self.index.place_of(value.get());
         let named: Named = self.read(key, value, "an object of texts")?;
         let (mut texts, mut seen) = (BTreeMap::new(), BTreeSet::new());
         if named.0.len() > LIST_MAX {
@@ -397,7 +398,7 @@ impl<'a> Sheet<'a> {
             Some("decline") | None => Elicitation::Decline,
             Some(other) => {
                 let said = like::unknown("elicitation", other, &["decline", "defaults"]);
-                self.problem(place(self.text, value), &said);
+                self.problem(self.index.place_of(value.get()), &said);
                 Elicitation::Decline
             }
         }
@@ -419,7 +420,7 @@ impl<'a> Sheet<'a> {
     /// What stands there is not quoted: it may be a secret.
     fn misfit(&mut self, key: &str, value: &RawValue, right: &str) {
         let said = format!("`{key}` is {}, write {right}", what(value));
-        self.problem(place(self.text, value), &said);
+        self.problem(self.index.place_of(value.get()), &said);
     }
 }
 
@@ -448,5 +449,19 @@ impl Word {
             b'{' | b'[' | b'n' => None,
             _ => Some(Self(written.to_owned())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is read again from its start for each key takes hours.
+    #[test]
+    fn long_files_are_read_in_linear_time() {
+        let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();
+        let read = read(&format!("{{{keys}\"mcpServers\":{{}}}}"));
+        assert_eq!(read.notes.len(), 100_000);
+        assert!(read.problems.is_empty(), "{:?}", read.problems);
     }
 }

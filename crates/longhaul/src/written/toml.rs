@@ -4,18 +4,18 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::written::{Content, Entry, Malformed, Node, Place};
+use crate::written::{Content, Entry, Malformed, Node, Place, PlaceIndex};
 
 /// Reads a whole file.
 pub fn read(text: &str) -> Result<Node, Malformed> {
     let table = DeTable::parse(text).map_err(|error| malformed(text, &error))?;
-    table_node(text, Place::START, table.get_ref())
+    table_node(&PlaceIndex::new(text), Place::START, table.get_ref())
 }
 
 /// Reads one value, such as `"15s"` or `[1, 2]`.
 pub fn read_value(text: &str) -> Result<Node, Malformed> {
     let value = DeValue::parse(text).map_err(|error| malformed(text, &error))?;
-    node(text, &value)
+    node(&PlaceIndex::new(text), &value)
 }
 
 fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
@@ -26,8 +26,8 @@ fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
     }
 }
 
-fn node(text: &str, value: &toml::Spanned<DeValue<'_>>) -> Result<Node, Malformed> {
-    let place = Place::of(text, value.span().start);
+fn node(index: &PlaceIndex<'_>, value: &toml::Spanned<DeValue<'_>>) -> Result<Node, Malformed> {
+    let place = index.place(value.span().start);
     let fault = |message: String| Malformed { place, message };
     let content = match value.get_ref() {
         DeValue::String(text) => Content::Text(text.to_string()),
@@ -44,20 +44,24 @@ fn node(text: &str, value: &toml::Spanned<DeValue<'_>>) -> Result<Node, Malforme
         // No key of ours takes a date; as text it is refused with what would be right.
         DeValue::Datetime(at) => Content::Text(at.to_string()),
         DeValue::Array(list) => {
-            let nodes = list.iter().map(|value| node(text, value));
+            let nodes = list.iter().map(|value| node(index, value));
             Content::List(nodes.collect::<Result<_, _>>()?)
         }
-        DeValue::Table(table) => return table_node(text, place, table),
+        DeValue::Table(table) => return table_node(index, place, table),
     };
     Ok(Node { place, content })
 }
 
-fn table_node(text: &str, place: Place, table: &DeTable<'_>) -> Result<Node, Malformed> {
+fn table_node(
+    index: &PlaceIndex<'_>,
+    place: Place,
+    table: &DeTable<'_>,
+) -> Result<Node, Malformed> {
     let entries = table.iter().map(|(key, value)| {
         Ok(Entry {
             key: key.get_ref().to_string(),
-            place: Place::of(text, key.span().start),
-            node: node(text, value)?,
+            place: index.place(key.span().start),
+            node: node(index, value)?,
         })
     });
     let mut entries = entries.collect::<Result<Vec<Entry>, Malformed>>()?;

@@ -98,7 +98,10 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_f64<E: de::Error>(self, real: f64) -> Result<Content, E> {
-        Ok(Content::Real(real))
+        match real.is_finite() {
+            true => Ok(Content::Real(real)),
+            false => Err(E::custom("a number is too big, or no finite one")),
+        }
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Content, E> {

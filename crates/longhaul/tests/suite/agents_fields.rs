@@ -291,6 +291,17 @@ fn what_is_no_schema_is_refused_with_its_place() {
     ] {
         refused(circle.as_bytes(), "says nothing: ");
     }
+    let links = |n: usize| vec![format!(r##"{{ "$ref": "#/$defs/d{n}" }}"##); 8].join(", ");
+    let defs = (0..12).map(|n| format!(r#""d{n}": {{ "allOf": [{}] }}"#, links(n + 1)));
+    let defs: Vec<String> = defs.chain(["\"d12\": {}".to_owned()]).collect();
+    let vast = format!(
+        r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##,
+        defs.join(", ")
+    );
+    refused(
+        vast.as_bytes(),
+        "can't be used: with its references replaced",
+    );
     for foreign in [
         "other.json",
         "file:///etc/passwd",

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use longhaul_core::decoded::{self, DecodedText};
 use longhaul_core::port::redact::stand_in;
 use longhaul_core::spelling::spellings;
 
@@ -85,6 +86,16 @@ impl Sent {
         for spelled in found {
             text = Cow::Owned(text.replace(spelled.as_str(), &stand_in(NAME)));
         }
+        if let Some(decoded) = DecodedText::new(&text) {
+            let mut all: Vec<&String> = self.spelled().collect();
+            all.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
+            let stand_in = stand_in(NAME);
+            let parts = all.iter().map(|spelled| (spelled.as_str(), &*stand_in));
+            text = match decoded.replace(&text, parts) {
+                Some(replaced) => Cow::Owned(replaced),
+                None => text,
+            };
+        }
         text
     }
 
@@ -94,7 +105,8 @@ impl Sent {
             let ends = ends.take_while(|end| *end <= text.len());
             ends.filter(|end| text.ends_with(&spelled[..*end])).last()
         });
-        begun.max().unwrap_or(0)
+        let escaped = decoded::unfinished(text, self.spelled().map(String::as_str));
+        begun.max().unwrap_or(0).max(escaped)
     }
 }
 
@@ -120,6 +132,7 @@ mod tests {
         let spelled = of(&["sp/lled=token", "sp/lled=token-2"]);
         for (text, clean) in [
             ("<sp%2Flled%3Dtoken>", "<{{secret:mcp-login}}>"),
+            ("<%73&#112;/lled\\u003dtoken>", "<{{secret:mcp-login}}>"),
             (r"<sp\/lled=token>", "<{{secret:mcp-login}}>"),
             ("<c3AvbGxlZD10b2tlbg>", "<{{secret:mcp-login}}>"),
             ("<73702f6c6c65643d746f6b656e>", "<{{secret:mcp-login}}>"),

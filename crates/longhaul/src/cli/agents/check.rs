@@ -63,7 +63,7 @@ impl Check {
             Some(name) => problems.extend(loaded.lacks_of(name).cloned()),
         }
         match self.json {
-            true => say::data(&json(&problems, &notes).to_string())?,
+            true => say::json(&json(&problems, &notes).to_string())?,
             false => print(&problems, &notes)?,
         }
         for note in secrets::notes(&project.config) {

@@ -71,7 +71,7 @@ impl Check {
         if names.is_empty() {
             nothing(&file);
             if self.json {
-                say::data(&json!({ "checks": [] }).to_string())?;
+                say::json(&json!({ "checks": [] }).to_string())?;
             }
             return Ok(Exit::Done);
         }
@@ -86,7 +86,7 @@ impl Check {
         };
         if self.json {
             let list = checks.iter().map(shown);
-            say::data(&json!({ "checks": list.collect::<Value>() }).to_string())?;
+            say::json(&json!({ "checks": list.collect::<Value>() }).to_string())?;
         } else {
             for one in &checks {
                 told(one)?;

@@ -138,7 +138,7 @@ impl Login {
                 "logged_in": standing.is_some(),
                 "login": standing.map(shown),
             });
-            return say::data(&told.to_string());
+            return say::json(&told.to_string());
         }
         let how = standing.map(|standing| format!(", {}", said(standing)));
         say::words(&format!("{}: {word}{}", self.name, how.unwrap_or_default()))

@@ -68,7 +68,7 @@ impl Logout {
     async fn log_out(&self, servers: &Servers, may_ask: bool) -> anyhow::Result<Exit> {
         let gone = servers.logout(&self.name, may_ask).await.map_err(failed)?;
         match self.json {
-            true => say::data(&shown(&self.name, &gone).to_string())?,
+            true => say::json(&shown(&self.name, &gone).to_string())?,
             false => say::words(&format!("{}: {}", self.name, said(&gone)))?,
         }
         Ok(Exit::Done)

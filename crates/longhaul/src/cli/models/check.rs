@@ -67,7 +67,7 @@ impl Check {
         });
         if self.json {
             let list = reports.iter().map(|report| report.shown(menu));
-            say::data(&json!({ "checks": list.collect::<Value>() }).to_string())?;
+            say::json(&json!({ "checks": list.collect::<Value>() }).to_string())?;
             return Ok(exit(&reports));
         }
         let head = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];

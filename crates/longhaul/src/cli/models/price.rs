@@ -52,7 +52,7 @@ impl Price {
                 "unit": "USD for a million tokens",
                 "models": list.collect::<Value>(),
             });
-            return say::data(&told.to_string());
+            return say::json(&told.to_string());
         }
         let head = [
             "MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE",

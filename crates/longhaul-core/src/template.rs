@@ -1,0 +1,417 @@
+//! Templates rendered within a bound of memory. The template language has no such bound
+//! of its own: `"a" * 100000000` takes no more of its fuel than `1 + 1`.
+//!
+//! Invariant: a template whose values or text outgrow its budget fails before more than
+//! twice the budget is allocated. For that every instruction that builds a value is
+//! followed by a call that charges the value's size, and every text goes through the formatter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use minijinja::machinery::{
+    CodeGenerator, Instruction, Instructions, Token, eval, make_string_output, parse, tokenize,
+};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
+
+/// Maximum depth of lists and maps within each other.
+const DEPTH_MAX: usize = 64;
+
+/// Functions that templates can't name, because of the dot.
+const CHARGE: &str = "budget.charge";
+const MULTIPLY: &str = "budget.multiply";
+
+/// Filters and functions whose result may be much larger than what they are given, and
+/// which prompts do not need.
+const REMOVED_FILTERS: [&str; 5] = ["format", "pprint", "batch", "slice", "chain"];
+const REMOVED_FUNCTIONS: [&str; 1] = ["debug"];
+
+/// Bounds of one rendering.
+#[derive(Debug, Clone)]
+pub struct TemplateLimits {
+    /// Maximum number of instructions.
+    pub fuel: u64,
+    /// Maximum bytes of text and number of values that are built.
+    pub budget: u64,
+    /// Maximum depth of calls and scopes.
+    pub recursion: usize,
+}
+
+/// Text of a value in the rendered text.
+pub type Format = fn(&Value) -> Result<String, Error>;
+
+/// Renders a template with strict handling of undefined values and without escaping.
+///
+/// # Errors
+/// Fails where the template is broken or outgrows its limits.
+pub fn render(
+    source: &str,
+    values: Value,
+    syntax: SyntaxConfig,
+    (limits, format): (&TemplateLimits, Format),
+) -> Result<String, Error> {
+    check(source, &syntax)?;
+    let environment = environment(limits, format);
+    let mut generator = CodeGenerator::new("<string>", source);
+    generator.compile_stmt(&parse(source, "<string>", syntax)?);
+    let (root, blocks) = generator.finish();
+    let root = charged(root);
+    let blocks: BTreeMap<_, _> = blocks
+        .into_iter()
+        .map(|(name, block)| (name, charged(block)))
+        .collect();
+    let mut text = String::new();
+    let mut output = make_string_output(&mut text);
+    eval(
+        &environment,
+        &root,
+        values,
+        &blocks,
+        &mut output,
+        AutoEscape::None,
+    )?;
+    drop(output);
+    Ok(text)
+}
+
+/// Refuses what the compiler itself would compute without bounds: it multiplies constants.
+///
+/// # Errors
+/// Fails where a text or a list stands beside `*`, and where the source is no template.
+pub fn check(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+    let (mut multiplies, mut has_text) = (false, false);
+    for token in tokenize(source, false, syntax.clone()) {
+        let (token, span) = token?;
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all other tokens can't make a constant grow"
+        )]
+        match token {
+            Token::VariableStart | Token::BlockStart => (multiplies, has_text) = (false, false),
+            Token::Mul => multiplies = true,
+            Token::Str(_) | Token::String(_) | Token::BracketOpen | Token::BraceOpen => {
+                has_text = true;
+            }
+            _ => {}
+        }
+        if multiplies && has_text {
+            let detail = format!(
+                "line {}: `*` is for numbers only, and can't stand in one tag with a text or a list",
+                span.start_line
+            );
+            return Err(Error::new(ErrorKind::InvalidOperation, detail));
+        }
+    }
+    Ok(())
+}
+
+fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(limits.fuel));
+    environment.set_recursion_limit(limits.recursion);
+    for name in REMOVED_FILTERS {
+        environment.remove_filter(name);
+    }
+    for name in REMOVED_FUNCTIONS {
+        environment.remove_global(name);
+    }
+    let budget = Budget(Arc::new(AtomicU64::new(limits.budget)));
+    let left = budget.clone();
+    environment.set_formatter(move |output, _, value| {
+        let text = format(value)?;
+        left.take(text.len() as u64)?;
+        output.write_str(&text).map_err(Error::from)
+    });
+    let left = budget.clone();
+    environment.add_function(CHARGE, move |value: ValueOrKwargs| {
+        let value = value.into_value();
+        left.charge(&value)?;
+        Ok::<_, Error>(value)
+    });
+    environment.add_function(MULTIPLY, |left: Value, right: Value| product(&left, &right));
+    let growing: [(&'static str, Value, Growth); 3] = [
+        ("replace", Value::from_function(filters::replace), replaced),
+        ("join", Value::from_function(filters::join), joined),
+        ("indent", Value::from_function(filters::indent), indented),
+    ];
+    for (name, filter, growth) in growing {
+        let left = budget.clone();
+        environment.add_filter(
+            name,
+            move |state: &mut minijinja::State<'_, '_>, args: Rest<ValueOrKwargs>| {
+                let args = args.into_values();
+                left.take(growth(&args))?;
+                filter.call(state, &args)
+            },
+        );
+    }
+    environment
+}
+
+/// Upper bound of the bytes that a filter makes of its arguments.
+type Growth = fn(&[Value]) -> u64;
+
+fn bytes(value: Option<&Value>) -> u64 {
+    value.map_or(0, |value| match value.as_str() {
+        Some(text) => text.len() as u64,
+        None => value.to_string().len() as u64,
+    })
+}
+
+fn replaced(args: &[Value]) -> u64 {
+    let found = match (args.first().and_then(Value::as_str), args.get(1)) {
+        (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
+        _ => 0,
+    };
+    bytes(args.first()).saturating_add(found.saturating_mul(bytes(args.get(2))))
+}
+
+fn joined(args: &[Value]) -> u64 {
+    let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
+    let others = args.iter().skip(1).map(|other| bytes(Some(other)));
+    let joiner: u64 = others.sum();
+    bytes(args.first()).saturating_add(items.saturating_mul(joiner))
+}
+
+fn indented(args: &[Value]) -> u64 {
+    let lines = args.first().and_then(Value::as_str);
+    let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
+    let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
+    let width = args.get(1).and_then(Value::as_usize);
+    let width = width.or_else(|| named("width")?.as_usize()).unwrap_or(4) as u64;
+    bytes(args.first()).saturating_add(lines.saturating_mul(width))
+}
+
+fn product(left: &Value, right: &Value) -> Result<Value, Error> {
+    let wrong = || Error::new(ErrorKind::InvalidOperation, "`*` is for numbers only");
+    let is_number = |value: &Value| value.kind() == ValueKind::Number;
+    if !is_number(left) || !is_number(right) {
+        return Err(wrong());
+    }
+    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
+        return left.checked_mul(right).map(Value::from).ok_or_else(wrong);
+    }
+    let float = |value: &Value| f64::try_from(value.clone());
+    Ok(Value::from(float(left)? * float(right)?))
+}
+
+/// What a rendering may still build.
+#[derive(Debug, Clone)]
+struct Budget(Arc<AtomicU64>);
+
+impl Budget {
+    fn take(&self, size: u64) -> Result<(), Error> {
+        let taken = |left: u64| left.checked_sub(size);
+        let updated = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        match updated {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let words = "the template builds too much text or too many values";
+                Err(Error::new(ErrorKind::InvalidOperation, words))
+            }
+        }
+    }
+
+    /// Takes the size of a value with all that is in it.
+    fn charge(&self, value: &Value) -> Result<(), Error> {
+        let mut values = vec![(value.clone(), 0)];
+        while let Some((value, depth)) = values.pop() {
+            self.take(1)?;
+            if depth > DEPTH_MAX {
+                let words = "lists and maps of the template are too deep";
+                return Err(Error::new(ErrorKind::InvalidOperation, words));
+            }
+            if let Some(text) = value.as_str() {
+                self.take(text.len() as u64)?;
+            }
+            let is_map = value.kind() == ValueKind::Map;
+            if is_map || value.kind() == ValueKind::Seq {
+                self.take(value.len().unwrap_or(0) as u64)?;
+                for item in value.try_iter()? {
+                    let inner = if is_map { value.get_item(&item)? } else { item };
+                    values.push((inner, depth + 1));
+                }
+            } else if let Some(items) = value.len().filter(|_| value.as_str().is_none()) {
+                self.take(items as u64)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same instructions, with a charge after each that builds a value. A raw text is
+/// emitted as a value, so that the formatter sees it.
+fn charged<'a>(mut instructions: Instructions<'a>) -> Instructions<'a> {
+    let mut places = Vec::new();
+    let mut next = 0;
+    while let Some(instruction) = instructions.get(places.len() as u32) {
+        places.push(next);
+        next += if builds(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
+            2
+        } else {
+            1
+        };
+    }
+    places.push(next);
+    let place = |at: u32| places.get(at as usize).copied().unwrap_or(at);
+    let mut made = Instructions::new(instructions.name(), instructions.source());
+    for at in 0..places.len() as u32 {
+        let line = instructions.get_line(at).unwrap_or(1);
+        let line = u16::try_from(line).unwrap_or(u16::MAX);
+        let Some(instruction) = instructions.get_mut(at) else {
+            break;
+        };
+        let mut add = |instruction| made.add_with_line(instruction, line);
+        let instruction = std::mem::replace(instruction, Instruction::Swap);
+        let builds = builds(&instruction);
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all other instructions stay as they are"
+        )]
+        match instruction {
+            Instruction::EmitRaw(text) => {
+                add(Instruction::LoadConst(Value::from(text)));
+                add(Instruction::Emit)
+            }
+            Instruction::Mul => add(Instruction::CallFunction(MULTIPLY, Some(2))),
+            Instruction::Iterate(to) => add(Instruction::Iterate(place(to))),
+            Instruction::Jump(to) => add(Instruction::Jump(place(to))),
+            Instruction::JumpIfFalse(to) => add(Instruction::JumpIfFalse(place(to))),
+            Instruction::JumpIfFalseOrPop(to) => add(Instruction::JumpIfFalseOrPop(place(to))),
+            Instruction::JumpIfTrueOrPop(to) => add(Instruction::JumpIfTrueOrPop(place(to))),
+            Instruction::BuildMacro(name, to, flags) => {
+                add(Instruction::BuildMacro(name, place(to), flags))
+            }
+            other => add(other),
+        };
+        if builds {
+            add(Instruction::CallFunction(CHARGE, Some(1)));
+        }
+    }
+    made
+}
+
+/// Whether the result of an instruction may be larger than what it is given.
+fn builds(instruction: &Instruction<'_>) -> bool {
+    matches!(
+        instruction,
+        Instruction::Add
+            | Instruction::StringConcat
+            | Instruction::BuildList(_)
+            | Instruction::BuildTuple(_)
+            | Instruction::BuildMap(_)
+            | Instruction::ApplyFilter(..)
+            | Instruction::CallFunction(..)
+            | Instruction::CallMethod(..)
+            | Instruction::CallObject(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(source: &str) -> Result<String, String> {
+        let limits = TemplateLimits {
+            fuel: 100_000,
+            budget: 1 << 20,
+            recursion: 32,
+        };
+        let format = |value: &Value| Ok(value.to_string());
+        let values = minijinja::context! { items => ["a", "b"], text => "x\ny", n => 3 };
+        let syntax = SyntaxConfig::default();
+        render(source, values, syntax, (&limits, format)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ordinary_templates_render_as_ever() {
+        for (source, expect) in [
+            ("plain", "plain"),
+            ("{{ items|join(', ') }}!", "a, b!"),
+            ("{{ items|join(d='-') }}", "a-b"),
+            ("{{ text|replace('x', 'z')|indent(2) }}", "z\n  y"),
+            ("{{ text|indent(width=1, first=true) }}", " x\n y"),
+            ("{{ 'a' ~ n ~ [1, {'k': n}] }}", "a3[1, {'k': 3}]"),
+            ("{{ n * 2 + 1 }} {{ n * 0.5 }}", "7 1.5"),
+            (
+                "{% for i in items %}{% if i == 'a' %}A{% else %}{{ i|upper }}{% endif %}{% endfor %}",
+                "AB",
+            ),
+            (
+                "{% set ns = namespace(n=0) %}{% for i in items %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+                "2",
+            ),
+            (
+                "{% macro m(a, b='!') %}{{ a ~ b }}{% endmacro %}{{ m('x') }}{{ m('y', '?') }}",
+                "x!y?",
+            ),
+            ("{% set x %}a{{ n }}{% endset %}{{ x ~ x }}", "a3a3"),
+            ("{{ items[0] and items[1] or 'no' }}", "b"),
+            ("{{ missing|default('d') }}{{ '' if n == 4 }}", "d"),
+            (
+                "{% for i in [1, [2, [3]]] recursive %}{{ loop(i) if i is sequence else i }}{% endfor %}",
+                "123",
+            ),
+        ] {
+            assert_eq!(rendered(source).as_deref(), Ok(expect), "{source}");
+        }
+    }
+
+    #[test]
+    fn templates_that_build_too_much_fail() {
+        let doubled = |step: &str| {
+            format!(
+                "{{% set ns = namespace(x='aa') %}}{{% for i in range(40) %}}{{% set ns.x = {step} %}}{{% endfor %}}"
+            )
+        };
+        for source in [
+            doubled("ns.x ~ ns.x"),
+            doubled("ns.x + ns.x"),
+            doubled("[ns.x, ns.x]"),
+            doubled("(ns.x, ns.x)"),
+            doubled("{'a': ns.x, 'b': ns.x}"),
+            doubled("dict(a=ns.x, b=ns.x)"),
+            doubled("ns.x|replace('a', 'aaaaaaaa')"),
+            doubled("ns.x|replace('', ns.x)"),
+            doubled("[ns.x, ns.x]|join(ns.x)"),
+            doubled("range(50000)|list + range(50000)|list"),
+            "{{ text|indent(1000000000) }}".to_owned(),
+            "{{ text|indent(width=1000000000) }}".to_owned(),
+            "{{ range(100000)|join('0123456789') }}".to_owned(),
+            "{{ range(100000)|map('replace', '1', '0123456789' ~ text)|list }}".to_owned(),
+            "{% set x %}{% for i in range(9999) %}0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 {% endfor %}{% endset %}".to_owned(),
+            "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}".to_owned(),
+        ] {
+            let why = rendered(&source).unwrap_err();
+            let bounded = why.contains("too much text") || why.contains("too deep");
+            assert!(bounded, "{source}: {why}");
+        }
+        for source in [
+            "{{ 'a' * 100000000 }}",
+            "{{ text * 100000000 }}",
+            "{{ ([1] * 100000000)|list }}",
+            "{% set a = 100000000 * ('a') %}",
+        ] {
+            let why = rendered(source).unwrap_err();
+            assert!(why.contains("`*` is for numbers only"), "{source}: {why}");
+        }
+        for source in [
+            "{{ '%999999999d'|format(1) }}",
+            "{{ items|batch(999999999, 1)|list }}",
+        ] {
+            assert!(rendered(source).unwrap_err().contains("filter"), "{source}");
+        }
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        let why = rendered("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
+        assert!(why.contains(":3"), "{why}");
+    }
+}

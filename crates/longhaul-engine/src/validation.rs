@@ -1,0 +1,197 @@
+//! Checks of values against JSON Schemas, within bounds of memory, time and threads.
+//!
+//! Invariant: no schema is compiled before its size is known, and a check that may take
+//! long never runs on a thread of the async runtime.
+
+use std::sync::Arc;
+
+use jsonschema::{PatternOptions, Validator};
+use longhaul_core::schema::{PATTERNS_MAX, SchemaShape, backtracks, patterns};
+use longhaul_core::time::{Clock, Millis};
+use serde_json::Value;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Maximum memory of one compiled pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Maximum steps back that matching one pattern takes.
+const BACKTRACK_MAX: usize = 100_000;
+
+/// Maximum work of a check on the caller's thread: a few milliseconds.
+const INLINE_WORK_MAX: u64 = 100_000;
+
+/// Maximum work of a check that names what does not fit. Beyond it the list of faults
+/// alone could take gigabytes.
+const DETAIL_WORK_MAX: u64 = 1_000_000;
+
+/// Maximum number of faults that are named, and the maximum length of each in bytes.
+const FAULTS_MAX: usize = 5;
+const FAULT_BYTES_MAX: usize = 400;
+
+/// Time after which a check is given up.
+const CHECK_TIMEOUT: Millis = Millis(5_000);
+
+/// Threads of checks that may take long. They are detached: one that still computes
+/// keeps its permit, but neither holds up a shutdown nor takes a thread from others.
+static THREADS: Semaphore = Semaphore::const_new(4);
+
+/// A compiled JSON Schema.
+#[derive(Debug, Clone)]
+pub struct SchemaValidator {
+    validator: Arc<Validator>,
+    shape: SchemaShape,
+    backtracks: bool,
+}
+
+impl SchemaValidator {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// Says why it is no schema, or one that no value should be checked against.
+    pub fn new(schema: &Value) -> Result<Self, String> {
+        if patterns(schema) > PATTERNS_MAX {
+            return Err(format!("it holds more than {PATTERNS_MAX} patterns"));
+        }
+        let shape = SchemaShape::of(schema).map_err(|error| error.to_string())?;
+        let limits = PatternOptions::fancy_regex()
+            .size_limit(PATTERN_BYTES_MAX)
+            .backtrack_limit(BACKTRACK_MAX);
+        let options = jsonschema::options().with_pattern_options(limits);
+        let validator = options.build(schema).map_err(|why| why.to_string())?;
+        Ok(Self {
+            validator: Arc::new(validator),
+            shape,
+            backtracks: backtracks(schema),
+        })
+    }
+
+    /// Checks a value that messages call `name`.
+    ///
+    /// # Errors
+    /// Says what does not fit, or that it could not be found out in time.
+    pub async fn check(&self, value: &Value, name: &str, clock: &dyn Clock) -> Result<(), String> {
+        let work = self.shape.work(value);
+        if work <= INLINE_WORK_MAX && !self.backtracks {
+            return checked(&self.validator, value, (name, work));
+        }
+        let until = clock.now().plus(CHECK_TIMEOUT);
+        tokio::select! {
+            biased;
+            checked = self.check_on_thread(value.clone(), name.to_owned(), work) => checked,
+            () = clock.sleep_until(until) => Err(format!(
+                "{name} could not be checked within {} s; make it smaller, or the schema simpler",
+                CHECK_TIMEOUT.0 / 1_000
+            )),
+        }
+    }
+
+    async fn check_on_thread(&self, value: Value, name: String, work: u64) -> Result<(), String> {
+        let stopped = || Err("the check stopped in its middle".to_owned());
+        let Ok(permit) = THREADS.acquire().await else {
+            return stopped();
+        };
+        let (sender, receiver) = oneshot::channel();
+        let validator = Arc::clone(&self.validator);
+        let thread = std::thread::Builder::new().name("schema-check".to_owned());
+        let spawned = thread.spawn(move || {
+            let _permit = permit;
+            // Nobody listens any more when the time was over.
+            let _unheard = sender.send(checked(&validator, &value, (&name, work)));
+        });
+        if let Err(error) = spawned {
+            return Err(format!("there is no thread to check it: {error}"));
+        }
+        receiver.await.unwrap_or_else(|_| stopped())
+    }
+}
+
+fn checked(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> Result<(), String> {
+    if work > DETAIL_WORK_MAX {
+        return match validator.is_valid(value) {
+            true => Ok(()),
+            false => Err(format!(
+                "{name} does not fit, and is too large to say where"
+            )),
+        };
+    }
+    let faults: Vec<String> = validator
+        .iter_errors(value)
+        .take(FAULTS_MAX)
+        .map(|fault| {
+            let at = fault.instance_path().to_string();
+            let at = if at.is_empty() { name } else { &at };
+            let mut words = format!("{at}: {fault}");
+            words.truncate(words.floor_char_boundary(FAULT_BYTES_MAX));
+            words
+        })
+        .collect();
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(faults.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use serde_json::{Map, json};
+
+    fn refused(schema: &Value) -> Option<String> {
+        SchemaValidator::new(schema).err()
+    }
+
+    #[test]
+    fn patterns_are_few_and_small() {
+        let named = |count: usize| {
+            let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
+            let fields: Map<String, Value> = (0..count).map(field).collect();
+            json!({ "type": "object", "properties": fields })
+        };
+        assert_eq!(refused(&named(PATTERNS_MAX)), None);
+        let why = refused(&named(PATTERNS_MAX + 1));
+        assert_eq!(why.as_deref(), Some("it holds more than 64 patterns"));
+        assert_eq!(refused(&json!({ "pattern": r"^[\p{L} ]{1,20}$" })), None);
+        assert!(refused(&json!({ "pattern": r"(\p{L}{60}){10}" })).is_some());
+    }
+
+    /// A clock on which every wait is over at once.
+    #[derive(Debug)]
+    struct ExpiredClock;
+
+    #[async_trait::async_trait]
+    impl Clock for ExpiredClock {
+        fn now(&self) -> longhaul_core::time::Timestamp {
+            SystemClock.now()
+        }
+        async fn sleep_until(&self, _at: longhaul_core::time::Timestamp) {}
+        fn nanos(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn large_values_are_checked_on_another_thread_within_a_time_limit() {
+        let schema = json!({ "type": "array", "items": { "type": "integer" } });
+        let validator = SchemaValidator::new(&schema).unwrap();
+        let mut large = Value::Array(vec![json!(1); 1_200_000]);
+        // The clock is over before the thread can have answered.
+        let late = validator.check(&large, "the answer", &ExpiredClock).await;
+        let expect =
+            "the answer could not be checked within 5 s; make it smaller, or the schema simpler";
+        assert_eq!(late.unwrap_err(), expect);
+        assert_eq!(
+            validator.check(&large, "the answer", &SystemClock).await,
+            Ok(())
+        );
+        large[7] = json!("seven");
+        let why = validator.check(&large, "the answer", &SystemClock).await;
+        assert_eq!(
+            why.unwrap_err(),
+            "the answer does not fit, and is too large to say where"
+        );
+        // A small one needs no thread and no clock.
+        let why = validator.check(&json!(["x"]), "it", &ExpiredClock).await;
+        assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
+    }
+}
