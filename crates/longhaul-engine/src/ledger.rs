@@ -128,7 +128,7 @@ impl Ledger {
             match read(&self.ports, self.run.id(), self.run.seq()).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     let clock = &self.ports.clock;
-                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                    clock.sleep(STORE_PAUSE).await;
                 }
                 read => return read,
             }
@@ -276,7 +276,7 @@ impl Ledger {
                     }
                     tries = tries.wrapping_add(1);
                     let clock = &self.ports.clock;
-                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                    clock.sleep(STORE_PAUSE).await;
                 }
                 Err(fault) => return Err(fault.into()),
                 Ok(appended) => return Ok(appended),

@@ -13,6 +13,7 @@ mod suite {
     mod bad_input;
     mod bench;
     mod chaos;
+    mod clock_steps;
     mod config;
     mod config_cli;
     mod demo;

@@ -103,14 +103,13 @@ impl Desk {
         }
         let Claimed { run, epoch, .. } = *self.ledger.claimed();
         let (ports, stop) = (&self.ports, &self.stop);
-        let until = ports.clock.now().plus(BRING_TIMEOUT);
         let bringing = pin!(async {
             tokio::select! {
                 biased;
                 brought = bring(ports, agent, names, Stay { run, epoch }) => First::Done(brought),
                 // Nothing was begun that would be waited for.
                 () = stop.draining() => First::Cut(Cut::Stopping),
-                () = ports.clock.sleep_until(until) => First::Done(Err(late(agent, names))),
+                () = ports.clock.sleep(BRING_TIMEOUT) => First::Done(Err(late(agent, names))),
             }
         });
         let mut ears = Ears {

@@ -15,6 +15,10 @@ use crate::ports::Ports;
 use crate::stop::Stop;
 use crate::worker::options::WorkerOptions;
 
+/// A wall clock that differs by more from what the monotonic clock lets expect was set.
+/// It is compared this often.
+const CLOCK_STEP: Millis = Millis::from_secs(1);
+
 /// One stretch of life under one id.
 #[derive(Debug, Clone)]
 pub(super) struct Term {
@@ -66,12 +70,20 @@ impl Terms {
             .clone()
     }
 
-    /// Until the next sign of life is due.
+    /// Returns when the next heartbeat is due: after a third of the ttl, or at once
+    /// when the wall clock was set, because the last heartbeat has the wrong time then.
     pub(super) async fn rest(&self) {
         let clock = &self.ports.clock;
-        clock
-            .sleep_until(clock.now().plus(Millis(self.ttl.0 / 3)))
-            .await;
+        let (begun, started_at) = (clock.monotonic(), clock.now());
+        let span = Millis(self.ttl.0 / 3);
+        loop {
+            let passed = clock.monotonic().minus(begun);
+            let expected = started_at.plus(passed);
+            if passed >= span || !clock.now().is_within(CLOCK_STEP, expected) {
+                return;
+            }
+            clock.sleep(CLOCK_STEP.min(span.minus(passed))).await;
+        }
     }
 
     /// Gives a sign of life. One that comes too late begins a new term.

@@ -86,24 +86,24 @@ pub(crate) async fn crash(folder: &Path, kills: u32) -> anyhow::Result<Crashes> 
     for _ in 0..kills {
         let (mut worker, took) = start(&folder, &store, run).await?;
         crashes.recovery_ms.push(took);
-        SystemClock.sleep_until(SystemClock.now().plus(LIVES)).await;
+        SystemClock.sleep(LIVES).await;
         worker.kill().await?;
     }
     let (mut worker, took) = start(&folder, &store, run).await?;
     crashes.recovery_ms.push(took);
     // The first start recovered nothing.
     crashes.recovery_ms.remove(0);
-    let until = SystemClock.now().plus(PATIENCE);
+    let until = SystemClock.monotonic().plus(PATIENCE);
     let journal = loop {
         let row = store.row(run).await?;
         if row.is_some_and(|row| row.status.is_terminal()) {
             break read(&store, run).await?;
         }
-        if SystemClock.now() > until {
+        if SystemClock.monotonic() > until {
             bail!("{run} did not end after {kills} kills");
         }
         SystemClock
-            .sleep_until(SystemClock.now().plus(Millis(20)))
+            .sleep(Millis(20))
             .await;
     };
     worker.end().await?;
@@ -120,7 +120,7 @@ async fn start(
     let last = store.row(run).await?.map_or(Seq::START, |row| row.last);
     let watch = Stopwatch::start();
     let worker = WorkerProcess::start(folder)?;
-    let until = SystemClock.now().plus(PATIENCE);
+    let until = SystemClock.monotonic().plus(PATIENCE);
     loop {
         let ask = ReadAsk {
             run,
@@ -130,11 +130,11 @@ async fn start(
         if !store.read(ask).await?.entries.is_empty() {
             return Ok((worker, watch.nanos() as f64 / 1_000_000.0));
         }
-        if SystemClock.now() > until {
+        if SystemClock.monotonic() > until {
             bail!("a worker wrote nothing");
         }
         SystemClock
-            .sleep_until(SystemClock.now().plus(Millis(1)))
+            .sleep(Millis(1))
             .await;
     }
 }
