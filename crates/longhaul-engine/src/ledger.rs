@@ -427,13 +427,26 @@ pub(crate) async fn set_aside(
     move_head(ports, worker, claimed, changes).await
 }
 
-/// Gives a run back as it stands: whoever claims it next finds it as a dead
-/// worker would have left it, and begins again what may be.
+/// Gives a run back as it stands: whoever claims it next begins again what may be.
+/// Where it can be released it is, so that this does not count as a crash.
 pub(crate) async fn give_back(
     ports: &Ports,
     worker: WorkerId,
     claimed: &Claimed,
 ) -> Result<(), Error> {
+    let Claimed { run, epoch, .. } = *claimed;
+    let (folded, now) = fold(ports, run).await?;
+    if let Ok(batch) = decide(&folded, Input::Release, Moment::at(now)) {
+        let author = Author::Driver {
+            worker,
+            epoch,
+            after: folded.seq(),
+        };
+        let appended = ports.store.append(Append { run, author, batch }).await?;
+        if appended != Appended::MovedOn {
+            return Ok(());
+        }
+    }
     let changes = vec![Change::SetHead(HeadMove::Release)];
     move_head(ports, worker, claimed, changes).await
 }

@@ -14,6 +14,7 @@ mod compactor;
 pub mod compiled;
 mod contract;
 mod control;
+pub mod crash_guard;
 pub mod drive;
 pub mod error;
 mod events;

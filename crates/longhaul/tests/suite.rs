@@ -16,6 +16,7 @@ mod suite {
     mod clock_steps;
     mod config;
     mod config_cli;
+    mod crash_loop;
     mod demo;
     mod docs;
     mod doubt_cli;

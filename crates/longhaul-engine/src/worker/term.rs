@@ -8,6 +8,7 @@ use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::{Beat, Claimed, Standing};
 use longhaul_core::time::Millis;
 
+use crate::crash_guard::CrashGuard;
 use crate::drive::charge::Charge;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -24,6 +25,7 @@ const CLOCK_STEP: Millis = Millis::from_secs(1);
 pub(super) struct Term {
     pub(super) worker: WorkerId,
     pub(super) lease: Lease,
+    crash_guard: CrashGuard,
 }
 
 impl Term {
@@ -34,6 +36,7 @@ impl Term {
             worker: self.worker,
             lease: self.lease.clone(),
             stop: stop.clone(),
+            crash_guard: self.crash_guard.clone(),
         }
     }
 }
@@ -52,7 +55,11 @@ impl Terms {
     /// The first term: the store knows of it.
     pub(super) async fn begin(ports: &Ports, options: &WorkerOptions) -> Result<Self, Error> {
         let terms = Self {
-            now: Arc::new(Mutex::new(fresh(ports, options.lease))),
+            now: Arc::new(Mutex::new(fresh(
+                ports,
+                options.lease,
+                CrashGuard::new(options.crash_limit),
+            ))),
             ports: ports.clone(),
             host: options.host.clone(),
             build: options.build.clone(),
@@ -104,7 +111,7 @@ impl Terms {
         }
         tracing::error!(worker = %term.worker, "this worker was silent for too long");
         term.lease.lose();
-        let next = fresh(&self.ports, self.ttl);
+        let next = fresh(&self.ports, self.ttl, term.crash_guard);
         self.ports.store.renew(self.sign(&next, draining)).await?;
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
@@ -121,9 +128,10 @@ impl Terms {
     }
 }
 
-fn fresh(ports: &Ports, ttl: Millis) -> Term {
+fn fresh(ports: &Ports, ttl: Millis, crash_guard: CrashGuard) -> Term {
     Term {
         worker: WorkerId::from_bits(ports.mint.bits()),
         lease: Lease::new(ports.clock.clone(), ttl),
+        crash_guard,
     }
 }

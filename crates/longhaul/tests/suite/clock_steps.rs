@@ -48,9 +48,13 @@ struct Shifted(Project);
 impl Shifted {
     fn new() -> Self {
         let project = Project::new();
-        project.write("longhaul.toml", "[worker]\nlease = \"1s\"\npoll = \"100ms\"\n");
+        project.write(
+            "longhaul.toml",
+            "[worker]\nlease = \"1s\"\npoll = \"100ms\"\n",
+        );
         project.write("scripts/plain.yaml", SCRIPT);
-        let agent = "---\ndescription: A test.\nmodel: scripted/plain\ntools: [vault_list]\n---\nYou.\n";
+        let agent =
+            "---\ndescription: A test.\nmodel: scripted/plain\ntools: [vault_list]\n---\nYou.\n";
         project.write("agents/plain.md", agent);
         project.write("clock.c", LIBRARY);
         let built = Command::new("cc")
@@ -130,9 +134,16 @@ fn a_start_time_counts_when_the_wall_clock_has_reached_it() {
 fn a_clock_before_1970_is_named() {
     let shifted = Shifted::new();
     shifted.set(-3_000_000_000);
-    for args in [&["submit", "plain", "milk"][..], &["ls"], &["serve", "--listen", "127.0.0.1:0"]] {
+    for args in [
+        &["submit", "plain", "milk"][..],
+        &["ls"],
+        &["serve", "--listen", "127.0.0.1:0"],
+    ] {
         let said = shifted.say(args);
         assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains("before 1970") && said.err.contains("timedatectl"), "{said:?}");
+        assert!(
+            said.err.contains("before 1970") && said.err.contains("timedatectl"),
+            "{said:?}"
+        );
     }
 }

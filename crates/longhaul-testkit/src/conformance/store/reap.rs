@@ -156,7 +156,11 @@ pub async fn a_heartbeat_from_the_future_is_stale(world: World) {
     let hour_ago = world.at.clock.now().as_micros() - 3_600_000_000;
     world.at.clock.set(Timestamp::from_micros(hour_ago));
     assert_eq!(world.claim(reaper).await, []);
-    assert_eq!(world.beat(reaper).await.reaped, 0, "not yet one ttl in touch");
+    assert_eq!(
+        world.beat(reaper).await.reaped,
+        0,
+        "not yet one ttl in touch"
+    );
     assert_eq!(runs(&world.claim(reaper).await), [fresh]);
     for _ in 0..2 {
         world.pass(BEAT);

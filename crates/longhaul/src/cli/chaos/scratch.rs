@@ -99,6 +99,9 @@ impl Scratch {
         let store = format!("sqlite:{}", text(&data.join("longhaul.db"))?);
         here.env.insert("LONGHAUL_DATA".to_owned(), text(&data)?);
         here.env.insert("LONGHAUL_STORE".to_owned(), store);
+        // Its workers are killed from outside, at the same place again and again.
+        let limit = ("LONGHAUL_WORKER_CRASH_LIMIT".to_owned(), "0".to_owned());
+        here.env.extend([limit]);
         here.cwd = root;
         let config = load::load(&here, &[])?;
         Ok(Self {

@@ -102,9 +102,7 @@ pub(crate) async fn crash(folder: &Path, kills: u32) -> anyhow::Result<Crashes> 
         if SystemClock.monotonic() > until {
             bail!("{run} did not end after {kills} kills");
         }
-        SystemClock
-            .sleep(Millis(20))
-            .await;
+        SystemClock.sleep(Millis(20)).await;
     };
     worker.end().await?;
     count(&journal, &mut crashes);
@@ -133,9 +131,7 @@ async fn start(
         if SystemClock.monotonic() > until {
             bail!("a worker wrote nothing");
         }
-        SystemClock
-            .sleep(Millis(1))
-            .await;
+        SystemClock.sleep(Millis(1)).await;
     }
 }
 
@@ -192,7 +188,10 @@ fn watcher(folder: &Path) -> anyhow::Result<SqliteStore> {
 /// A run of many short turns that is always in the middle of something.
 fn write_project(folder: &Path) -> anyhow::Result<()> {
     let files = [
-        ("longhaul.toml", "[budget]\nturns = 100000\n"),
+        (
+            "longhaul.toml",
+            "[budget]\nturns = 100000\n[worker]\ncrash_limit = 0\n",
+        ),
         (
             "agents/busy.md",
             "---\nmodel: scripted/busy\ntools: [vault_list]\n---\nYou are killed.\n",
