@@ -41,6 +41,11 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// Whether both points are at most `span` apart, whichever is the later one.
+    pub const fn is_within(self, span: Millis, other: Self) -> bool {
+        self.0.abs_diff(other.0) <= span.0.saturating_mul(1_000)
+    }
+
     /// The span since `earlier`, 0 when that is later.
     pub const fn since(self, earlier: Self) -> Millis {
         let micros = self.0.saturating_sub(earlier.0);
@@ -111,6 +116,11 @@ impl Millis {
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
+
+    /// This span without `other`, 0 when that is longer.
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
 }
 
 impl From<Duration> for Millis {
@@ -125,17 +135,26 @@ impl From<Millis> for Duration {
     }
 }
 
-/// The one way to learn the time and to let it pass.
+/// The wall clock and the monotonic clock.
+///
+/// The wall clock may be set back or forward at any moment, so it is only compared
+/// with stored points in time, at least once a second. There is no sleep until a
+/// point in time: every wait is a span of the monotonic clock.
 #[async_trait]
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The time now.
+    /// The time of the wall clock.
     fn now(&self) -> Timestamp;
 
-    /// Returns when `at` has come.
-    async fn sleep_until(&self, at: Timestamp);
+    /// Returns after `span`, measured by the monotonic clock.
+    async fn sleep(&self, span: Millis);
 
-    /// Nanoseconds of a clock that never goes backwards: spans are measured by
-    /// it, points in time are not.
+    /// The monotonic clock, as a span since an arbitrary moment.
+    fn monotonic(&self) -> Millis {
+        Millis(self.nanos() / 1_000_000)
+    }
+
+    /// The monotonic clock in nanoseconds. The default reads the wall clock and is
+    /// for clocks that are never set back.
     fn nanos(&self) -> u64 {
         u64::try_from(self.now().as_micros())
             .unwrap_or_default()

@@ -51,6 +51,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
     let mut input = match arrived {
         Arrived::Equipped => Some(Input::GoOn),
         Arrived::Missing(lack) => Some(lack.told()),
+        Arrived::CrashLoop => Some(Input::CrashLoop),
         Arrived::Gone => return Ok(Parting::Gone),
     };
     while let Some(mut said) = input.take() {
@@ -61,6 +62,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
         if desk.ledger.tell(said).await? == Told::Gone {
             return Ok(Parting::Gone);
         }
+        desk.end_trial();
         input = match next(desk.ledger.run(), desk.ledger.now()) {
             Step::Perceive => look(&mut desk).await?,
             Step::Look => look_again(&mut desk).await?,

@@ -128,7 +128,7 @@ impl Ledger {
             match read(&self.ports, self.run.id(), self.run.seq()).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     let clock = &self.ports.clock;
-                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                    clock.sleep(STORE_PAUSE).await;
                 }
                 read => return read,
             }
@@ -276,7 +276,7 @@ impl Ledger {
                     }
                     tries = tries.wrapping_add(1);
                     let clock = &self.ports.clock;
-                    clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+                    clock.sleep(STORE_PAUSE).await;
                 }
                 Err(fault) => return Err(fault.into()),
                 Ok(appended) => return Ok(appended),
@@ -427,13 +427,26 @@ pub(crate) async fn set_aside(
     move_head(ports, worker, claimed, changes).await
 }
 
-/// Gives a run back as it stands: whoever claims it next finds it as a dead
-/// worker would have left it, and begins again what may be.
+/// Gives a run back as it stands: whoever claims it next begins again what may be.
+/// Where it can be released it is, so that this does not count as a crash.
 pub(crate) async fn give_back(
     ports: &Ports,
     worker: WorkerId,
     claimed: &Claimed,
 ) -> Result<(), Error> {
+    let Claimed { run, epoch, .. } = *claimed;
+    let (folded, now) = fold(ports, run).await?;
+    if let Ok(batch) = decide(&folded, Input::Release, Moment::at(now)) {
+        let author = Author::Driver {
+            worker,
+            epoch,
+            after: folded.seq(),
+        };
+        let appended = ports.store.append(Append { run, author, batch }).await?;
+        if appended != Appended::MovedOn {
+            return Ok(());
+        }
+    }
     let changes = vec![Change::SetHead(HeadMove::Release)];
     move_head(ports, worker, claimed, changes).await
 }

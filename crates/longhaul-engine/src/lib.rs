@@ -12,6 +12,7 @@ pub mod clock;
 mod compactor;
 mod contract;
 mod control;
+pub mod crash_guard;
 pub mod drive;
 pub mod error;
 mod events;

@@ -3,6 +3,12 @@
 //! Never: an id twice, and never a secret that follows from anything.
 
 use std::fmt;
+use std::sync::Mutex;
+
+use longhaul_core::time::Clock as _;
+use uuid::{ContextV7, Uuid};
+
+use crate::clock::SystemClock;
 
 /// A source of ids that rise with time, and of chance.
 pub trait Mint: Send + Sync + fmt::Debug {
@@ -19,7 +25,12 @@ pub struct UuidMint;
 
 impl Mint for UuidMint {
     fn bits(&self) -> u128 {
-        uuid::Uuid::now_v7().as_u128()
+        // The context keeps ids rising when the wall clock is set back.
+        static CONTEXT: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+        let micros = u64::try_from(SystemClock.now().as_micros()).unwrap_or_default();
+        let nanos = (micros % 1_000_000) as u32 * 1_000;
+        let now = uuid::Timestamp::from_unix(&CONTEXT, micros / 1_000_000, nanos);
+        Uuid::new_v7(now).as_u128()
     }
 
     fn chance(&self) -> Option<[u8; 32]> {

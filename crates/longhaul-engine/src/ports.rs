@@ -115,7 +115,6 @@ const LET_GO_TIMEOUT: Millis = Millis::from_secs(10);
 /// with it: nobody else has to wait for that.
 pub(crate) async fn let_go(ports: &Ports, stay: Stay) {
     let clock = &ports.clock;
-    let until = clock.now().plus(LET_GO_TIMEOUT);
     let run = stay.run;
     tokio::select! {
         biased;
@@ -124,7 +123,7 @@ pub(crate) async fn let_go(ports: &Ports, stay: Stay) {
                 tracing::error!(%run, "what was opened for it could not be closed: a panic");
             }
         }
-        () = clock.sleep_until(until) => {
+        () = clock.sleep(LET_GO_TIMEOUT) => {
             tracing::warn!(%run, "what was opened for it was not closed in 10 s");
         }
     }

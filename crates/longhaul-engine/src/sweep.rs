@@ -6,7 +6,7 @@
 use longhaul_core::port::shelves::DueTimer;
 use longhaul_core::port::store::{Append, Appended, Author, PruneAsk, Watch};
 use longhaul_core::status::Status;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Millis;
 use longhaul_run::Moment;
 use longhaul_run::outside::{View, Word, tell};
 
@@ -52,44 +52,49 @@ pub struct Retention {
 pub(crate) async fn sweep(ports: &Ports, retention: Retention) -> Result<(), Error> {
     let mut watch = ports.store.watch();
     let clock = &*ports.clock;
-    let mut repair_at = clock.now();
-    let mut prune_at = clock.now();
+    let mut repair_at = clock.monotonic();
+    let mut prune_at = repair_at;
     loop {
         let told = tell_due(ports).await?;
-        let now = clock.now();
+        let now = clock.monotonic();
         if repair_at <= now {
             repair_at = now.plus(REPAIR_EVERY);
             repair(ports).await?;
         }
         if prune_at <= now {
             let has_more = prune(ports, retention).await?;
-            let done = clock.now();
+            let done = clock.monotonic();
             prune_at = done.plus(match has_more {
-                true => done.since(now).max(PRUNE_PAUSE),
+                true => done.minus(now).max(PRUNE_PAUSE),
                 false => PRUNE_EVERY,
             });
         }
         match told {
             Told::All => wait(ports, &mut *watch, prune_at).await?,
             Told::Some => {}
-            Told::None => clock.sleep_until(clock.now().plus(LOOK_EVERY)).await,
+            Told::None => clock.sleep(LOOK_EVERY).await,
         }
     }
 }
 
-/// Until a timer may be due, and no longer than this.
-async fn wait(ports: &Ports, watch: &mut dyn Watch, most: Timestamp) -> Result<(), Error> {
+/// Waits until a timer may be due, and at most until the monotonic clock is at `latest`.
+async fn wait(ports: &Ports, watch: &mut dyn Watch, latest: Millis) -> Result<(), Error> {
     let clock = &*ports.clock;
-    let begun = clock.now();
+    let begun = clock.monotonic();
     let next = ports.shelves.next_due().await?;
-    let latest = begun.plus(LOOK_EVERY).min(most);
-    let until: Timestamp = next.map_or(latest, |due| due.min(latest));
+    let now = clock.now();
+    let span = next.map_or(LOOK_EVERY, |due| {
+        let span = due.since(now);
+        // Rounded up: a wait that ends too early would be repeated at once.
+        span.plus(Millis(u64::from(now.plus(span) < due)))
+    });
     tokio::select! {
         biased;
-        () = clock.sleep_until(until) => {}
+        () = clock.sleep(span.min(LOOK_EVERY).min(latest.minus(begun))) => {}
         changed = watch.changed() => {
             changed?;
-            clock.sleep_until(begun.plus(HEAR_EVERY)).await;
+            let passed = clock.monotonic().minus(begun);
+            clock.sleep(HEAR_EVERY.minus(passed)).await;
         }
     }
     Ok(())

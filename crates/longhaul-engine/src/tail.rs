@@ -114,8 +114,7 @@ impl Tail {
             let mut at = match source.shelves.end().await {
                 Ok(end) => end,
                 Err(StoreError::Busy { .. }) => {
-                    let soon = source.clock.now().plus(LOOK_EVERY);
-                    source.clock.sleep_until(soon).await;
+                    source.clock.sleep(LOOK_EVERY).await;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -123,11 +122,10 @@ impl Tail {
             // What was written between a listener's coming and this look counts too.
             self.ring_all();
             while !self.with(|bells| bells.is_silent()) {
-                let soon = source.clock.now().plus(LOOK_EVERY);
                 tokio::select! {
                     biased;
                     changed = changes.changed() => changed?,
-                    () = source.clock.sleep_until(soon) => {}
+                    () = source.clock.sleep(LOOK_EVERY) => {}
                 }
                 match self.look(source, at).await {
                     Ok(seen) => at = seen,

@@ -75,11 +75,11 @@ impl Worker {
         let clock = &self.ports.clock;
         tokio::select! {
             () = crew.ended() => {}
-            () = clock.sleep_until(clock.now().plus(self.options.drain)) => {
+            () = clock.sleep(self.options.drain) => {
                 stop.cut();
                 tokio::select! {
                     () = crew.ended() => {}
-                    () = clock.sleep_until(clock.now().plus(CUT_GRACE)) => {}
+                    () = clock.sleep(CUT_GRACE) => {}
                 }
             }
         }
@@ -125,7 +125,7 @@ impl Worker {
                 () = stop.draining() => return Ok(()),
                 () = crew.freed() => {}
                 () = self.ports.nudges.ready() => {}
-                () = clock.sleep_until(clock.now().plus(self.options.poll)) => {}
+                () = clock.sleep(self.options.poll) => {}
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Worker {
         };
         tracing::warn!(%error, "nothing can be claimed for now");
         let clock = &self.ports.clock;
-        clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+        clock.sleep(STORE_PAUSE).await;
         Ok(())
     }
 }
@@ -211,7 +211,6 @@ async fn beat(terms: Terms, stop: Stop) {
 async fn listen(ports: Ports, terms: Terms) {
     let mut watch = ports.store.watch();
     while watch.changed().await.is_ok() {
-        let heard = ports.clock.now();
         ports.nudges.may_be_ready();
         if !ports.nudges.is_empty() {
             match ports.shelves.heads(terms.current().worker).await {
@@ -219,7 +218,7 @@ async fn listen(ports: Ports, terms: Terms) {
                 Err(error) => tracing::warn!(%error, "the heads could not be read"),
             }
         }
-        ports.clock.sleep_until(heard.plus(HEAR_EVERY)).await;
+        ports.clock.sleep(HEAR_EVERY).await;
     }
 }
 
@@ -230,6 +229,6 @@ async fn tidy(ports: Ports, retention: Retention) {
             tracing::warn!(%error, "the sweep was cut short");
         }
         let clock = &ports.clock;
-        clock.sleep_until(clock.now().plus(STORE_PAUSE)).await;
+        clock.sleep(STORE_PAUSE).await;
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod suite {
     mod clean;
+    mod clock_steps;
     mod contract;
     mod control;
     mod cost;

@@ -83,7 +83,7 @@ impl ScriptedModel {
 
     async fn wait(&self, span: Millis) {
         if span > Millis::ZERO {
-            self.clock.sleep_until(self.clock.now().plus(span)).await;
+            self.clock.sleep(span).await;
         }
     }
 }

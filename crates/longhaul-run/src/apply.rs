@@ -11,7 +11,9 @@ mod turn;
 mod world;
 
 use longhaul_core::event::{Event, Wakes};
+use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
+use longhaul_core::status::Wait;
 
 use crate::state::call::CallState;
 use crate::state::control::{Control, Rest};
@@ -22,6 +24,29 @@ pub(crate) type Said = Result<Vec<Message>, &'static str>;
 
 /// Nothing is said.
 const SILENT: Said = Ok(Vec::new());
+
+/// Whether a driver that dies after this fact died at another place than one before it:
+/// a turn or a call has ended, or the run rests.
+fn is_progress(event: &Event) -> bool {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every fact that is not named leaves the run at its place"
+    )]
+    match event {
+        Event::RunPerceived(_)
+        | Event::TurnCompleted(_)
+        | Event::TurnInterrupted(_)
+        | Event::MemoryCompacted(_)
+        | Event::ToolCompleted(_)
+        | Event::ToolFailed(_)
+        | Event::ToolInterrupted(_)
+        | Event::ToolVerified(_)
+        | Event::ToolSurfaced(_) => true,
+        Event::TurnFailed(data) => data.failure.class != FailureClass::Lost,
+        Event::RunWaiting(data) => data.wait != Wait::Worker,
+        _ => false,
+    }
+}
 
 impl Control {
     /// Takes one fact in, and gives what it adds to the conversation.
@@ -35,6 +60,9 @@ impl Control {
             _ => {}
         }
         let mut said = self.take(event)?;
+        if is_progress(event) {
+            self.crashes = 0;
+        }
         said.extend(self.results());
         self.bytes += said.iter().map(Message::bytes).sum::<u64>();
         Ok(said)

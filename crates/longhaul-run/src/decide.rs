@@ -24,6 +24,7 @@ use crate::input::{Compacted, Input, Moment, Perceived, Replied};
 use crate::outside;
 use crate::refusal::Refusal;
 use crate::state::Run;
+use crate::state::control::Control;
 use crate::state::stage::Stage;
 
 /// A reply with more calls than this is broken, or means harm.
@@ -89,6 +90,10 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
             finding,
             blobs,
         } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
+        Input::CrashLoop => {
+            let sentence = crash_loop(&draft.control);
+            missing(&mut draft, &sentence, &[])?;
+        }
         Input::Missing(sentence) => missing(&mut draft, &sentence, &[])?,
         Input::Unfit(sentence) => missing(&mut draft, &sentence, &[SUBMIT_AGAIN])?,
         Input::Release => release(&mut draft)?,
@@ -194,6 +199,31 @@ fn missing(draft: &mut Draft<'_>, sentence: &str, tags: &[&str]) -> Result<(), R
         draft.withdraw(gate, "another worker looked")?;
     }
     gates::missing_gate(draft, sentence, tags)
+}
+
+/// Why a run whose drivers died is not taken up again, and what helps.
+fn crash_loop(control: &Control) -> String {
+    let place = match &control.stage {
+        Stage::New => "before its first turn".to_owned(),
+        Stage::Asking(asking) => format!("while the model was asked, in turn {}", asking.turn),
+        Stage::Acting(acting) => {
+            let started = acting.calls.iter().filter(|call| call.starts > 0);
+            let tools: Vec<&str> = started
+                .filter(|call| !call.is_done())
+                .map(|call| call.appraisal.tool.as_str())
+                .collect();
+            format!("in a call of `{}`", tools.join("`, `"))
+        }
+        Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => {
+            format!("after turn {}", control.turn)
+        }
+    };
+    format!(
+        "the worker process that drove this run died {} times in a row at the same place, {place}, \
+         so it is not tried again by itself. See the worker's log; an answer here tries it again, \
+         and `longhaul cancel {}` ends it",
+        control.crashes, control.id
+    )
 }
 
 /// Ends a run that nobody drives.

@@ -75,6 +75,8 @@ pub enum Input {
         /// What the finding names by hash: the whole output, and its pictures.
         blobs: Vec<Blob>,
     },
+    /// The drivers of the run died at the same place too often.
+    CrashLoop,
     /// A part that the run needs is missing; this sentence says what to configure.
     Missing(String),
     /// What the run is pinned to can't be used, and nothing that anybody configures

@@ -8,7 +8,6 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use longhaul_core::raw::{UnreadableJson, check_readable};
-use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
@@ -81,12 +80,11 @@ pub(crate) async fn collect(request: Request, app: &App) -> Result<Vec<u8>, Prob
         return Err(too_large());
     }
     let clock = &app.longhaul().ports().clock;
-    let late = clock.now().plus(Millis::from(BODY_WAIT));
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
     let come = tokio::select! {
         biased;
         come = body.collect() => come,
-        () = clock.sleep_until(late) => {
+        () = clock.sleep(BODY_WAIT.into()) => {
             let words = "the body did not come in time";
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", words));
         }

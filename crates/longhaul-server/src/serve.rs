@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::time::Millis;
 use longhaul_engine::Error;
 use longhaul_engine::tail::Source;
 use tokio::net::TcpListener;
@@ -48,11 +47,10 @@ pub async fn serve(
     crew.close();
     app.crew().close();
     let clock = &ports.clock;
-    let late = clock.now().plus(Millis::from(GOODBYE_WAIT));
     tokio::select! {
         biased;
         () = async { crew.wait().await; app.crew().wait().await; } => {}
-        () = clock.sleep_until(late) => {
+        () = clock.sleep(GOODBYE_WAIT.into()) => {
             tracing::info!(open = crew.len(), "connections were cut off");
             cut.cancel();
             crew.wait().await;
@@ -90,8 +88,7 @@ async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &Canc
                 ) {
                     tracing::warn!(%error, "no connection can be accepted");
                     let clock = &app.longhaul().ports().clock;
-                    let soon = clock.now().plus(Millis::from(BREATH));
-                    clock.sleep_until(soon).await;
+                    clock.sleep(BREATH.into()).await;
                 }
             }
         }

@@ -10,10 +10,17 @@ use longhaul_core::time::{Clock, Millis, Timestamp};
 /// Where a simulated clock begins: the first moment of 2026.
 pub const SIM_START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// A clock in the hands of a test. Clones are the same clock.
+/// A wall clock and a monotonic clock that a test moves. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct SimClock {
-    time: watch::Sender<Timestamp>,
+    times: watch::Sender<Times>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    wall: Timestamp,
+    /// The monotonic clock: the wall clock as if it had never been set.
+    unset: Timestamp,
 }
 
 impl SimClock {
@@ -25,14 +32,25 @@ impl SimClock {
     /// A clock that stands at `start`.
     pub fn at(start: Timestamp) -> Self {
         Self {
-            time: watch::Sender::new(start),
+            times: watch::Sender::new(Times {
+                wall: start,
+                unset: start,
+            }),
         }
     }
 
     /// Lets time pass, wakes whoever slept for it, and says what time it is.
     pub fn advance(&self, span: Millis) -> Timestamp {
-        self.time.send_modify(|time| *time = time.plus(span));
+        self.times.send_modify(|times| {
+            times.wall = times.wall.plus(span);
+            times.unset = times.unset.plus(span);
+        });
         self.now()
+    }
+
+    /// Sets the wall clock, as an operator or NTP does. No time passes.
+    pub fn set(&self, wall: Timestamp) {
+        self.times.send_modify(|times| times.wall = wall);
     }
 }
 
@@ -45,13 +63,19 @@ impl Default for SimClock {
 #[async_trait]
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        *self.time.borrow()
+        self.times.borrow().wall
     }
 
-    async fn sleep_until(&self, at: Timestamp) {
-        let mut time = self.time.subscribe();
+    async fn sleep(&self, span: Millis) {
+        let mut times = self.times.subscribe();
+        let until = times.borrow().unset.plus(span);
         // An error says that the clock is gone; but this clock is borrowed here.
-        let _ = time.wait_for(|now| *now >= at).await;
+        let _ = times.wait_for(|times| times.unset >= until).await;
+    }
+
+    fn nanos(&self) -> u64 {
+        let micros = self.times.borrow().unset.as_micros();
+        u64::try_from(micros).unwrap_or_default() * 1_000
     }
 }
 
@@ -65,7 +89,7 @@ mod tests {
     async fn sleepers_wake_when_their_time_has_come_and_not_before() {
         let clock = SimClock::new();
         let sleeper = clock.clone();
-        let mut nap = Box::pin(sleeper.sleep_until(SIM_START.plus(Millis(10))));
+        let mut nap = Box::pin(sleeper.sleep(Millis(10)));
         assert!((&mut nap).now_or_never().is_none());
         clock.advance(Millis(9));
         assert!((&mut nap).now_or_never().is_none());
@@ -74,7 +98,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_time_that_has_passed_is_not_waited_for() {
-        SimClock::new().sleep_until(SIM_START).await;
+    async fn setting_the_wall_clock_neither_wakes_nor_delays_a_sleeper() {
+        let clock = SimClock::new();
+        let sleeper = clock.clone();
+        let mut nap = Box::pin(sleeper.sleep(Millis(10)));
+        assert!((&mut nap).now_or_never().is_none());
+        clock.set(SIM_START.plus(Millis::from_secs(3_600)));
+        assert!((&mut nap).now_or_never().is_none());
+        clock.set(Timestamp::default());
+        clock.advance(Millis(10));
+        assert!((&mut nap).now_or_never().is_some());
+        assert_eq!(clock.now(), Timestamp::default().plus(Millis(10)));
+    }
+
+    #[tokio::test]
+    async fn an_empty_span_is_not_waited_for() {
+        SimClock::new().sleep(Millis::ZERO).await;
     }
 }

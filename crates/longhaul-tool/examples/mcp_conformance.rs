@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::port::tool::{Stay, Tool, ToolContext};
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_tool::mcp::{
     Door, Elicitation, Login, McpError, OAuth, ServerSpec, Servers, Visit, Way,
 };
@@ -28,8 +27,8 @@ impl Clock for Waits {
         Timestamp::default()
     }
 
-    async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep(Duration::from(at.since(self.now()))).await;
+    async fn sleep(&self, span: Millis) {
+        tokio::time::sleep(span.into()).await;
     }
 }
 

@@ -80,7 +80,6 @@ impl Command {
 
     /// Runs it to its end, or to the end of its time or of what it may say.
     pub async fn run(self, clock: &dyn Clock) -> Result<Ended, CommandError> {
-        let deadline = clock.now().plus(self.timeout);
         let mut child = self.spawn()?;
         let mut group = Group::of(&child);
         let mut stdout = Heard::new(self.keep);
@@ -96,7 +95,7 @@ impl Command {
                 );
             };
             tokio::pin!(talk);
-            let late = clock.sleep_until(deadline);
+            let late = clock.sleep(self.timeout);
             tokio::pin!(late);
             let mut silent = false;
             let exit = loop {
@@ -173,7 +172,7 @@ impl Command {
 
 /// Waits for it, but not long.
 async fn within<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
-    let over = clock.sleep_until(clock.now().plus(GRACE));
+    let over = clock.sleep(GRACE);
     tokio::select! {
         biased;
         _ = work => {}

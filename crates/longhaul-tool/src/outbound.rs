@@ -111,7 +111,7 @@ impl Guarded {
     pub(crate) async fn land(&self, request: &Request) -> Result<Landed, Unlanded> {
         let sent = AtomicBool::new(false);
         let time = request.timeout.min(TIME_MAX);
-        let late = self.clock.sleep_until(self.clock.now().plus(time));
+        let late = self.clock.sleep(time);
         let landed = tokio::select! {
             biased;
             landed = self.walk(request, &sent) => landed,

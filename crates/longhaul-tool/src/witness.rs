@@ -99,7 +99,7 @@ impl Tool for Witness {
             serde_json::from_value(input).map_err(|why| ToolFailure::new(why.to_string()))?;
         // Half before the deed and half after it, so that a crash finds both.
         let half = Millis(input.delay_ms / 2);
-        self.clock.sleep_until(self.clock.now().plus(half)).await;
+        self.clock.sleep(half).await;
         let line = json!({
             "tool": self.card.name,
             "run": around.run,
@@ -111,7 +111,7 @@ impl Tool for Witness {
         write(&self.file, &format!("{line}\n")).map_err(|why| {
             ToolFailure::new(format!("{} can't be written: {why}", self.file.display()))
         })?;
-        self.clock.sleep_until(self.clock.now().plus(half)).await;
+        self.clock.sleep(half).await;
         Ok(ToolOutput::text(format!("left a line: {}", input.note)))
     }
 }

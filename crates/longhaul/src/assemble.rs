@@ -320,6 +320,7 @@ pub fn worker_options(config: &Config) -> Result<WorkerOptions, BadId> {
         concurrency: worker.concurrency,
         lease: worker.lease,
         poll: worker.poll,
+        crash_limit: Some(worker.crash_limit),
         retention: Retention {
             runs: (runs.0 > 0).then_some(runs),
         },

@@ -71,6 +71,7 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use longhaul_engine::clock::SystemClock;
 
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
@@ -166,6 +167,7 @@ impl Cli {
             log::warnings();
         }
         let done = match self.command {
+            _ if SystemClock.is_before_1970() => Err(fail::clock_before_1970()),
             Command::Demo(demo) => demo.run(),
             Command::Dev(dev) => dev.run(),
             Command::Serve(serve) => serve.run(),

@@ -13,8 +13,10 @@ mod suite {
     mod bad_input;
     mod bench;
     mod chaos;
+    mod clock_steps;
     mod config;
     mod config_cli;
+    mod crash_loop;
     mod db_cli;
     mod demo;
     mod docs;

@@ -129,7 +129,7 @@ async fn wait(hands: &mut Hands, clock: &dyn Clock, span: Millis) -> Vec<Ended> 
     if hands.is_empty() {
         return ended;
     }
-    let mut over = clock.sleep_until(clock.now().plus(span));
+    let mut over = clock.sleep(span);
     while !hands.is_empty() {
         tokio::select! {
             biased;
@@ -257,12 +257,11 @@ fn look(desk: &Desk, todo: &Todo) -> impl Future<Output = Seen> + use<> {
         let Some((tool, input, around)) = equipped else {
             return (Finding::Unknown, Vec::new());
         };
-        let until = clock.now().plus(LOOK_TIMEOUT);
         let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
         let finding = tokio::select! {
             biased;
             found = looking => found.unwrap_or(Finding::Unknown),
-            () = clock.sleep_until(until) => Finding::Unknown,
+            () = clock.sleep(LOOK_TIMEOUT) => Finding::Unknown,
         };
         (finding, around.pictures.take())
     }

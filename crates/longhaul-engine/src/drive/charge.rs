@@ -5,6 +5,7 @@
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claimed;
 
+use crate::crash_guard::CrashGuard;
 use crate::lease::Lease;
 use crate::stop::Stop;
 
@@ -19,6 +20,8 @@ pub struct Charge {
     pub lease: Lease,
     /// The order to stop.
     pub stop: Stop,
+    /// Whether the run may be taken up once more.
+    pub crash_guard: CrashGuard,
 }
 
 /// How a drive was left.

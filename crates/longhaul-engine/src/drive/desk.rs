@@ -11,6 +11,7 @@ use longhaul_core::time::Millis;
 
 use crate::agent::Agent;
 use crate::capsule::{Brought, Capsule, bring, lacking, pinned};
+use crate::crash_guard::{Admission, CrashGuard, Trial};
 use crate::drive::attend::{Cut, Ears, First};
 use crate::drive::charge::Charge;
 use crate::drive::gauge::Gauge;
@@ -33,6 +34,8 @@ pub(super) struct Desk {
     pub(super) ledger: Ledger,
     pub(super) lease: Lease,
     pub(super) stop: Stop,
+    /// Held while this may be the last attempt.
+    trial: Option<Trial>,
     /// None: a part is missing, and the run waits for it.
     pub(super) capsule: Option<Capsule>,
     pub(super) hands: Hands,
@@ -48,6 +51,8 @@ pub(super) enum Arrived {
     Equipped,
     /// This is not.
     Missing(Lack),
+    /// Its drivers died at the same place too often.
+    CrashLoop,
     /// The run is not ours any more, or is to be let go of.
     Gone,
 }
@@ -60,13 +65,56 @@ impl Desk {
             ledger: Ledger::open(ports, charge.worker, charge.claimed).await?,
             lease: charge.lease,
             stop: charge.stop,
+            trial: None,
             capsule: None,
             hands: Hands::default(),
             gauge: Gauge::default(),
             texts: Texts::default(),
         };
-        let arrived = desk.equip().await?;
+        let crashes = desk.ledger.run().control().crashes();
+        let may_begin = match charge.crash_guard.admission(crashes) {
+            Admission::Free => true,
+            Admission::OnTrial => desk.begin_trial(&charge.crash_guard).await?,
+            Admission::Blocked => return Ok((desk, Arrived::CrashLoop)),
+        };
+        let arrived = match may_begin {
+            true => desk.equip().await?,
+            false => Arrived::Gone,
+        };
         Ok((desk, arrived))
+    }
+
+    /// Waits for the right to make the last attempt; false: let go. A run that was
+    /// cancelled needs no such right to come to its end.
+    async fn begin_trial(&mut self, guard: &CrashGuard) -> Result<bool, Error> {
+        let stop = self.stop.clone();
+        let waiting = pin!(async {
+            tokio::select! {
+                biased;
+                trial = guard.trial() => First::Done(trial),
+                () = stop.draining() => First::Cut(Cut::Stopping),
+            }
+        });
+        let mut ears = Ears {
+            ledger: &mut self.ledger,
+            lease: &self.lease,
+            stop: &self.stop,
+            hears_messages: false,
+            gauge: None,
+        };
+        match ears.attend(waiting).await? {
+            First::Done(First::Done(trial)) => self.trial = trial,
+            First::Cut(Cut::Cancelled | Cut::Interrupted) => {}
+            First::Done(First::Cut(_)) | First::Cut(Cut::Stopping | Cut::Lost) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lets the next run be on trial once this one has made progress.
+    pub(super) fn end_trial(&mut self) {
+        if self.ledger.run().control().crashes() == 0 {
+            self.trial = None;
+        }
     }
 
     async fn equip(&mut self) -> Result<Arrived, Error> {
@@ -103,14 +151,13 @@ impl Desk {
         }
         let Claimed { run, epoch, .. } = *self.ledger.claimed();
         let (ports, stop) = (&self.ports, &self.stop);
-        let until = ports.clock.now().plus(BRING_TIMEOUT);
         let bringing = pin!(async {
             tokio::select! {
                 biased;
                 brought = bring(ports, agent, names, Stay { run, epoch }) => First::Done(brought),
                 // Nothing was begun that would be waited for.
                 () = stop.draining() => First::Cut(Cut::Stopping),
-                () = ports.clock.sleep_until(until) => First::Done(Err(late(agent, names))),
+                () = ports.clock.sleep(BRING_TIMEOUT) => First::Done(Err(late(agent, names))),
             }
         });
         let mut ears = Ears {

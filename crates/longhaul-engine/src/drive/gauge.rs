@@ -140,7 +140,7 @@ impl Gauge {
             match self.with(|state| state.take(nanos)) {
                 Due::Now(input) => return Spoken::Passing(input),
                 Due::In(span) => tokio::select! {
-                    () = clock.sleep_until(clock.now().plus(span)) => {}
+                    () = clock.sleep(span) => {}
                     () = urgent => {}
                 },
                 Due::Never => tokio::select! {

@@ -185,7 +185,6 @@ impl Hands {
 /// Makes a call: what it says, how it fails, that it panicked or took too long.
 async fn make(begun: Begun) -> Ended {
     let call = begun.around.call;
-    let until = begun.clock.now().plus(begun.timeout);
     let tool = Arc::clone(&begun.tool);
     let work = async { tool.call(begun.input, &begun.around).await };
     let (end, output) = tokio::select! {
@@ -204,7 +203,7 @@ async fn make(begun: Begun) -> Ended {
                 (ToolEnd::Failed, ToolOutput::text(words))
             }
         },
-        () = begun.clock.sleep_until(until) => {
+        () = begun.clock.sleep(begun.timeout) => {
             let words = format!("it took longer than {} and was stopped", spoken(begun.timeout));
             let end = match begun.tool.stops_cleanly() {
                 true => ToolEnd::Interrupted,
@@ -260,7 +259,7 @@ mod tests {
             Timestamp::default()
         }
 
-        async fn sleep_until(&self, _: Timestamp) {
+        async fn sleep(&self, _: Millis) {
             std::future::pending().await
         }
     }

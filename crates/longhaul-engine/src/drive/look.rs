@@ -134,17 +134,17 @@ async fn try_to_look(
     glance: &Glance,
     clock: &dyn Clock,
 ) -> Result<Perception, String> {
-    let enough = clock.now().plus(LOOKS_TIMEOUT);
+    let enough = clock.monotonic().plus(LOOKS_TIMEOUT);
     let mut last = String::new();
     for pause in PAUSES {
         if pause > Millis::ZERO {
-            clock.sleep_until(clock.now().plus(pause)).await;
+            clock.sleep(pause).await;
         }
         match look_once(eye, glance, clock).await {
             Ok(seen) => return Ok(seen),
             Err(failed) => {
                 last = failed.to_string();
-                if failed.lasts || clock.now() >= enough {
+                if failed.lasts || clock.monotonic() >= enough {
                     break;
                 }
             }
@@ -158,12 +158,11 @@ async fn look_once(
     glance: &Glance,
     clock: &dyn Clock,
 ) -> Result<Perception, ContextError> {
-    let until = clock.now().plus(LOOK_TIMEOUT);
     let looking = AssertUnwindSafe(async { eye.look(glance).await }).catch_unwind();
     let seen = tokio::select! {
         biased;
         seen = looking => seen,
-        () = clock.sleep_until(until) => {
+        () = clock.sleep(LOOK_TIMEOUT) => {
             let why = format!("it took longer than {} s", LOOK_TIMEOUT.0 / 1_000);
             return Err(ContextError::passing(why));
         }

@@ -114,11 +114,10 @@ impl Longhaul {
         let bad = |why: String| Error::from(Refusal::BadTask(why));
         let looks = Epoch::default();
         let clock = &self.ports.clock;
-        let until = clock.now().plus(CHECK_TIMEOUT);
         let opened = tokio::select! {
             biased;
             opened = Capsule::open(&self.ports, &run, looks) => opened,
-            () = clock.sleep_until(until) => Ok(Err(Lack::from(format!(
+            () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(Lack::from(format!(
                 "an edit can't be checked now: the tools of the run were not there after {} s",
                 CHECK_TIMEOUT.0 / 1_000
             )))),

@@ -86,7 +86,7 @@ impl Longhaul {
         let workers = self.ports.shelves.workers().await?;
         let now = self.now().await?;
         let live = |worker: &WorkerRow| {
-            worker.standing == Standing::Live && now.since(worker.beat_at) <= worker.ttl
+            worker.standing == Standing::Live && worker.beat_at.is_within(worker.ttl, now)
         };
         Ok(workers.iter().any(live))
     }

@@ -110,7 +110,7 @@ impl Watching {
                 tokio::select! {
                     biased;
                     changed = watch.changed() => changed?,
-                    () = clock.sleep_until(clock.now().plus(LOOK_EVERY)) => {}
+                    () = clock.sleep(LOOK_EVERY) => {}
                 }
             }
         }

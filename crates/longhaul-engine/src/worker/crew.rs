@@ -169,7 +169,7 @@ async fn put_aside(ports: &Ports, charge: &Charge) {
         }
         tracing::warn!(run = %charge.claimed.run, %error, "it could not be set aside yet");
         let clock = &ports.clock;
-        clock.sleep_until(clock.now().plus(ASIDE_PAUSE)).await;
+        clock.sleep(ASIDE_PAUSE).await;
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) async fn told(clock: &dyn Clock, hook: impl Future<Output = ()>) {
                 tracing::error!("a hook panicked");
             }
         }
-        () = clock.sleep_until(clock.now().plus(HOOK_TIMEOUT)) => {
+        () = clock.sleep(HOOK_TIMEOUT) => {
             tracing::error!("a hook took longer than 10 s and was left");
         }
     }

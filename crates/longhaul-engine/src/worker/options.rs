@@ -7,6 +7,9 @@ use longhaul_core::time::Millis;
 
 use crate::sweep::Retention;
 
+/// The usual number of crashes after which a run is blocked.
+const CRASH_LIMIT: u32 = 3;
+
 /// How a worker works.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
@@ -22,6 +25,9 @@ pub struct WorkerOptions {
     pub poll: Millis,
     /// So long may runs go on after the order to stop.
     pub drain: Millis,
+    /// A run is blocked after so many crashes of its worker at the same place; none:
+    /// never.
+    pub crash_limit: Option<u32>,
     /// On which machine.
     pub host: String,
     /// Which build.
@@ -40,6 +46,7 @@ impl WorkerOptions {
             lease: Millis::from_secs(15),
             poll: Millis::from_secs(1),
             drain: Millis::from_secs(30),
+            crash_limit: Some(CRASH_LIMIT),
             host: "local".to_owned(),
             build: env!("CARGO_PKG_VERSION").to_owned(),
             retention: Retention { runs: None },

@@ -8,6 +8,7 @@ use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::{Beat, Claimed, Standing};
 use longhaul_core::time::Millis;
 
+use crate::crash_guard::CrashGuard;
 use crate::drive::charge::Charge;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -15,11 +16,16 @@ use crate::ports::Ports;
 use crate::stop::Stop;
 use crate::worker::options::WorkerOptions;
 
+/// A wall clock that differs by more from what the monotonic clock lets expect was set.
+/// It is compared this often.
+const CLOCK_STEP: Millis = Millis::from_secs(1);
+
 /// One stretch of life under one id.
 #[derive(Debug, Clone)]
 pub(super) struct Term {
     pub(super) worker: WorkerId,
     pub(super) lease: Lease,
+    crash_guard: CrashGuard,
 }
 
 impl Term {
@@ -30,6 +36,7 @@ impl Term {
             worker: self.worker,
             lease: self.lease.clone(),
             stop: stop.clone(),
+            crash_guard: self.crash_guard.clone(),
         }
     }
 }
@@ -48,7 +55,11 @@ impl Terms {
     /// The first term: the store knows of it.
     pub(super) async fn begin(ports: &Ports, options: &WorkerOptions) -> Result<Self, Error> {
         let terms = Self {
-            now: Arc::new(Mutex::new(fresh(ports, options.lease))),
+            now: Arc::new(Mutex::new(fresh(
+                ports,
+                options.lease,
+                CrashGuard::new(options.crash_limit),
+            ))),
             ports: ports.clone(),
             host: options.host.clone(),
             build: options.build.clone(),
@@ -66,12 +77,20 @@ impl Terms {
             .clone()
     }
 
-    /// Until the next sign of life is due.
+    /// Returns when the next heartbeat is due: after a third of the ttl, or at once
+    /// when the wall clock was set, because the last heartbeat has the wrong time then.
     pub(super) async fn rest(&self) {
         let clock = &self.ports.clock;
-        clock
-            .sleep_until(clock.now().plus(Millis(self.ttl.0 / 3)))
-            .await;
+        let (begun, started_at) = (clock.monotonic(), clock.now());
+        let span = Millis(self.ttl.0 / 3);
+        loop {
+            let passed = clock.monotonic().minus(begun);
+            let expected = started_at.plus(passed);
+            if passed >= span || !clock.now().is_within(CLOCK_STEP, expected) {
+                return;
+            }
+            clock.sleep(CLOCK_STEP.min(span.minus(passed))).await;
+        }
     }
 
     /// Gives a sign of life. One that comes too late begins a new term.
@@ -92,7 +111,7 @@ impl Terms {
         }
         tracing::error!(worker = %term.worker, "this worker was silent for too long");
         term.lease.lose();
-        let next = fresh(&self.ports, self.ttl);
+        let next = fresh(&self.ports, self.ttl, term.crash_guard);
         self.ports.store.renew(self.sign(&next, draining)).await?;
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
@@ -109,9 +128,10 @@ impl Terms {
     }
 }
 
-fn fresh(ports: &Ports, ttl: Millis) -> Term {
+fn fresh(ports: &Ports, ttl: Millis, crash_guard: CrashGuard) -> Term {
     Term {
         worker: WorkerId::from_bits(ports.mint.bits()),
         lease: Lease::new(ports.clock.clone(), ttl),
+        crash_guard,
     }
 }

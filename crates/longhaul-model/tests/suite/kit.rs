@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::port::model::Ear;
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -230,5 +230,5 @@ impl Clock for Noon {
         "2026-11-15T12:00:00Z".parse().unwrap()
     }
 
-    async fn sleep_until(&self, _: Timestamp) {}
+    async fn sleep(&self, _: Millis) {}
 }

@@ -54,6 +54,7 @@ impl Control {
         let place = self.gates.iter().position(|open| open.id == gate)?;
         if self.missing == Some(gate) {
             self.missing = None;
+            self.crashes = 0;
         }
         Some(self.gates.remove(place))
     }

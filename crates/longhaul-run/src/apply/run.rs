@@ -21,8 +21,9 @@ impl Control {
             return Err("an epoch only rises");
         }
         // Claimed while somebody still seemed to drive it: that one is dead.
-        if self.driven {
-            self.orphaned.get_or_insert(self.epoch);
+        if self.driven && self.orphaned.is_none() {
+            self.orphaned = Some(self.epoch);
+            self.crashes = self.crashes.saturating_add(1);
         }
         self.epoch = data.epoch;
         self.driven = true;
@@ -42,7 +43,8 @@ impl Control {
     }
 
     pub(super) fn waiting(&mut self, data: &RunWaiting) -> Said {
-        if self.is_busy() {
+        let is_release = data.wait == Wait::Worker;
+        if self.must_stay() || (self.is_busy() && !is_release) {
             return Err("a run with something under way does not rest");
         }
         let sleep = data
@@ -95,6 +97,7 @@ impl Control {
 
     pub(super) fn resumed(&mut self, data: &RunAsked) -> Said {
         self.pause = None;
+        self.crashes = 0;
         // The account may have been filled through another run of the tree.
         self.broke = None;
         if let Some(raise) = data.raise {

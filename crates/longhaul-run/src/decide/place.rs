@@ -1,6 +1,6 @@
 //! What does not fit where a run stands, and letting go of it in good order.
 //!
-//! Never: lets go while something is under way.
+//! Never: lets go while something is under way that must not be repeated.
 
 use longhaul_core::change::HeadMove;
 use longhaul_core::event::Event;
@@ -10,9 +10,9 @@ use longhaul_core::status::Wait;
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 
-/// Lets go in good order. What is under way must have ended before.
+/// Lets go in good order. What is under way and must not be repeated has ended before.
 pub(super) fn release(draft: &mut Draft<'_>) -> Result<(), Refusal> {
-    if draft.control.is_busy() || draft.control.rest.is_some() {
+    if draft.control.must_stay() || draft.control.rest.is_some() {
         return Err(out_of_place(draft, "a release"));
     }
     draft.record(Event::RunWaiting(RunWaiting {

@@ -38,6 +38,9 @@ pub struct Control {
     pub(crate) driven: bool,
     /// The driver before this one died in the middle.
     pub(crate) orphaned: Option<Epoch>,
+    /// How many drivers have died since the run last made progress.
+    #[serde(default)]
+    pub(crate) crashes: u32,
     pub(crate) stage: Stage,
     pub(crate) rest: Option<Rest>,
     pub(crate) cancel: Option<String>,
@@ -137,6 +140,7 @@ impl Control {
             epoch: Epoch::default(),
             driven: false,
             orphaned: None,
+            crashes: 0,
             stage: Stage::New,
             rest: None,
             cancel: None,
@@ -188,6 +192,12 @@ impl Control {
     /// The fence.
     pub const fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// How many drivers have died since the run last made progress. A driver that died
+    /// before it recorded the recovery from another death is not counted.
+    pub const fn crashes(&self) -> u32 {
+        self.crashes
     }
 
     /// Completed turns.
@@ -265,5 +275,15 @@ impl Control {
             Stage::Acting(acting) => acting.calls.iter().any(|call| call.runs_under(self.epoch)),
             Stage::New | Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
         }
+    }
+
+    /// Whether something under way must end before the driver lets go. A call that may
+    /// be repeated need not: the next driver begins it again.
+    pub(crate) fn must_stay(&self) -> bool {
+        let repeats = self.acting().is_some_and(|acting| {
+            let mut started = acting.calls.iter();
+            started.all(|call| !call.runs_under(self.epoch) || call.appraisal.class.may_repeat())
+        });
+        self.is_busy() && !repeats
     }
 }

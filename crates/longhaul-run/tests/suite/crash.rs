@@ -333,3 +333,101 @@ fn a_turn_and_a_call_are_not_begun_for_ever() {
     let end = "        go    => run.recovered tool.failed(t1.1) turn.started\n";
     check(plain(), &format!("{begin}{call}{calls}{lost}{end}"));
 }
+
+#[test]
+fn deaths_count_until_the_run_makes_progress() {
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        ? crashes         => 0
+        crash             =>
+        claim             => run.claimed
+        ? crashes         => 1
+        crash             =>
+        claim             => run.claimed
+        ? crashes         => 1
+        go                => run.recovered
+        crash             =>
+        claim             => run.claimed
+        ? crashes         => 2
+        see               => run.recovered run.perceived turn.started
+        ? crashes         => 0
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered turn.failed(lost) turn.started
+        ? crashes         => 1
+        call read/pure    => turn.completed tool.started(t1.1)
+        ? crashes         => 0
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered tool.started(t1.1 again 2)
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered tool.started(t1.1 again 3)
+        ? crashes         => 2
+        done t1.1 ok      => tool.completed(t1.1) turn.started
+        ? crashes         => 0
+    "#,
+    );
+}
+
+#[test]
+fn a_release_is_no_death_and_a_resume_begins_the_count_anew() {
+    check(
+        plain(),
+        r#"
+        claim     => run.claimed | running
+        see       => run.perceived turn.started
+        crash     =>
+        claim     => run.claimed
+        release   => run.waiting(worker) | running worker
+        claim     => run.claimed | running
+        ? crashes => 1
+        go        => run.recovered turn.failed(lost) turn.started
+        crash     =>
+        resume    => run.resumed
+        ? crashes => 0
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.perceived turn.started
+        call read/pure => turn.completed tool.started(t1.1)
+        release        => run.waiting(worker) | running worker
+        claim          => run.claimed | running
+        ? crashes      => 0
+        go             => tool.started(t1.1 again 2)
+    "#,
+    );
+}
+
+#[test]
+fn a_crash_loop_is_blocked_until_somebody_answers() {
+    check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        see             => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        crash           =>
+        claim           => run.claimed
+        go              => run.recovered tool.started(t1.1 again 2)
+        crash           =>
+        claim           => run.claimed
+        go              => run.recovered tool.started(t1.1 again 3)
+        crash           =>
+        claim           => run.claimed
+        ? crashes       => 3
+        loop            => gate.raised(blocked) run.blocked | blocked blocked
+        answer Again.   => gate.answered | running
+        claim           => run.claimed
+        ? crashes       => 0
+        go              => run.recovered tool.started(t1.1 again 4)
+        done t1.1 ok    => tool.completed(t1.1) turn.started
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}

@@ -45,7 +45,7 @@ const TABLE: &[(&str, &str, &str)] = &[
         "missing a key",
         "!out_of_place",
     ),
-    ("claim; see; call read/pure", "release", "!out_of_place"),
+    ("claim; see; call send/once", "release", "!out_of_place"),
     ("claim; see; call shell/once", "say Hi.", "!fenced"),
     ("claim; see; call shell/once", "done t1.1 ok", "!fenced"),
     (

@@ -6,7 +6,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use longhaul_core::time::Millis;
 
 use crate::app::App;
 use crate::limits::ANSWER_WAIT;
@@ -15,11 +14,10 @@ use crate::problem::Problem;
 /// Lets a request pass that is answered in time.
 pub(crate) async fn patience(State(app): State<App>, request: Request, next: Next) -> Response {
     let clock = &app.longhaul().ports().clock;
-    let late = clock.now().plus(Millis::from(ANSWER_WAIT));
     tokio::select! {
         biased;
         answer = next.run(request) => answer,
-        () = clock.sleep_until(late) => {
+        () = clock.sleep(ANSWER_WAIT.into()) => {
             let words = "this took too long and was given up; what was acknowledged stands";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", words)
                 .hint("try again with the same Idempotency-Key")

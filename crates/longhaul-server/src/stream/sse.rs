@@ -11,7 +11,7 @@ use futures_util::stream;
 use longhaul_core::access::Role;
 use longhaul_core::event::codec::BadEvent;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Millis;
 use longhaul_engine::feed::Delta;
 use serde::Serialize;
 
@@ -61,7 +61,8 @@ pub(crate) fn last_heard(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 pub(crate) struct Reader {
     pub(crate) app: App,
     shown: Shown,
-    next_beat: Timestamp,
+    /// By the monotonic clock.
+    next_beat: Millis,
     /// Given back when the stream ends.
     _seat: StreamSeat,
 }
@@ -81,7 +82,7 @@ impl Reader {
         Ok(Self {
             app: app.clone(),
             shown,
-            next_beat: clock.now().plus(BEAT_EVERY),
+            next_beat: clock.monotonic().plus(BEAT_EVERY),
             _seat: seat,
         })
     }
@@ -89,13 +90,14 @@ impl Reader {
     /// Returns when it is time for the next beat.
     pub(crate) async fn due(&self) {
         let clock = &self.app.longhaul().ports().clock;
-        clock.sleep_until(self.next_beat).await;
+        let wait = self.next_beat.minus(clock.monotonic());
+        clock.sleep(wait).await;
     }
 
     /// The beat, whatever else is said; none: the key counts no longer.
     pub(crate) async fn beat(&mut self) -> Option<Bytes> {
         let clock = &self.app.longhaul().ports().clock;
-        self.next_beat = clock.now().plus(BEAT_EVERY);
+        self.next_beat = clock.monotonic().plus(BEAT_EVERY);
         let known = recognise(&self.app, &self.shown).await.ok().flatten()?;
         may(&known, Role::Viewer).ok()?;
         Some(Bytes::from_static(BEAT.as_bytes()))

@@ -49,7 +49,7 @@ pub(crate) fn claim(tx: &Tx<'_>, ask: &ClaimAsk) -> Result<Done<Vec<Claimed>>, F
 
 fn may_claim(tx: &Tx<'_>, ask: &ClaimAsk) -> rusqlite::Result<bool> {
     let live = tx.one(
-        "SELECT 1 FROM worker WHERE id = ?1 AND state = ?2 AND beat_at + ttl_ms * 1000 >= ?3",
+        "SELECT 1 FROM worker WHERE id = ?1 AND state = ?2 AND abs(beat_at - ?3) <= ttl_ms * 1000",
         params![
             ask.worker.bytes(),
             from_standing(Standing::Live),

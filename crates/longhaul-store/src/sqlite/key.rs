@@ -92,7 +92,7 @@ pub(crate) fn touch(tx: &Tx<'_>, of: Hash) -> Result<()> {
 }
 
 fn is_old(used: Option<Timestamp>, now: Timestamp) -> bool {
-    used.is_none_or(|used| used.plus(USED_WITHIN) < now)
+    used.is_none_or(|used| !used.is_within(USED_WITHIN, now))
 }
 
 fn key_row(row: &Row<'_>) -> Result<KeyRow> {

@@ -4,12 +4,12 @@
 //! as anybody looks at an old moment, the log can't be moved into the file.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use longhaul_core::port::store::StoreError;
-use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_core::time::{Clock, Millis};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,30 +29,29 @@ type Inbox = Arc<Mutex<mpsc::Receiver<Look>>>;
 /// A connection that can't write, and the time at which its look must end.
 struct Glass {
     conn: Connection,
-    until: Arc<AtomicI64>,
+    clock: Arc<dyn Clock>,
+    /// In milliseconds of the monotonic clock.
+    until: Arc<AtomicU64>,
 }
 
 impl Glass {
     fn new(mut conn: Connection, clock: &Arc<dyn Clock>) -> rusqlite::Result<Self> {
-        let until = Arc::new(AtomicI64::new(i64::MAX));
-        let (clock, end) = (Arc::clone(clock), Arc::clone(&until));
-        let is_over = move || clock.now().as_micros() > end.load(Ordering::Relaxed);
+        let until = Arc::new(AtomicU64::new(u64::MAX));
+        let (time, end) = (Arc::clone(clock), Arc::clone(&until));
+        let is_over = move || time.monotonic().0 > end.load(Ordering::Relaxed);
         conn.progress_handler(STEPS_BETWEEN, Some(is_over))?;
-        Ok(Self { conn, until })
+        let clock = Arc::clone(clock);
+        Ok(Self { conn, clock, until })
     }
 
     /// Reads everything from the same moment.
-    fn look<T>(
-        &self,
-        now: Timestamp,
-        look: impl FnOnce(&Tx<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let conn = &self.conn;
-        self.until
-            .store(now.plus(LOOK_SPAN_MAX).as_micros(), Ordering::Relaxed);
+    fn look<T>(&self, look: impl FnOnce(&Tx<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+        let (conn, now) = (&self.conn, self.clock.now());
+        let until = self.clock.monotonic().plus(LOOK_SPAN_MAX);
+        self.until.store(until.0, Ordering::Relaxed);
         conn.prepare_cached("BEGIN")?.execute(())?;
         let seen = look(&Tx { conn, now });
-        self.until.store(i64::MAX, Ordering::Relaxed);
+        self.until.store(u64::MAX, Ordering::Relaxed);
         let ended = conn.prepare_cached("COMMIT")?.execute(());
         let seen = seen?;
         ended?;
@@ -63,7 +62,6 @@ impl Glass {
 /// The way to the readers.
 pub(crate) struct Readers {
     at: Arc<str>,
-    clock: Arc<dyn Clock>,
     looks: Option<mpsc::Sender<Look>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -87,7 +85,6 @@ impl Readers {
         let inbox: Inbox = Arc::new(Mutex::new(inbox));
         let mut readers = Self {
             at: Arc::clone(at),
-            clock: Arc::clone(clock),
             looks: Some(looks),
             threads: Vec::new(),
         };
@@ -110,9 +107,8 @@ impl Readers {
         F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let clock = Arc::clone(&self.clock);
         let look: Look = Box::new(move |glass| {
-            _ = caller.send(glass.look(clock.now(), look));
+            _ = caller.send(glass.look(look));
         });
         let sent = match &self.looks {
             Some(looks) => looks.send(look).await.is_ok(),

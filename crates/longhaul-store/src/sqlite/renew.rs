@@ -2,6 +2,9 @@
 //!
 //! Never: takes a run from a worker because we ourselves were away. Whoever was
 //! silent can't tell the silent from the dead until it has been in touch for a ttl.
+//!
+//! A heartbeat from the future was written before the wall clock was set back. More
+//! than a ttl ahead it is as stale as one that is too old.
 
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::shelves::WorkerRow;
@@ -34,7 +37,7 @@ pub(crate) fn renew(tx: &Tx<'_>, beat: &Beat) -> Result<Done<Renewed>, Fault> {
     }
     let is_new = before.is_none();
     let in_touch_since = before
-        .filter(|before| before.beat_at.plus(before.ttl) >= tx.now)
+        .filter(|before| before.beat_at.is_within(before.ttl, tx.now))
         .map_or(tx.now, |before| before.in_touch_since);
     let standing = if beat.draining {
         Standing::Draining
@@ -72,7 +75,7 @@ pub(crate) fn renew(tx: &Tx<'_>, beat: &Beat) -> Result<Done<Renewed>, Fault> {
 fn reap(tx: &Tx<'_>) -> Result<usize> {
     let dead = from_standing(Standing::Dead);
     tx.run(
-        "UPDATE worker SET state = ?1 WHERE state <> ?1 AND beat_at + ttl_ms * 1000 < ?2",
+        "UPDATE worker SET state = ?1 WHERE state <> ?1 AND abs(beat_at - ?2) > ttl_ms * 1000",
         params![dead, tx.now_micros()],
     )?;
     tx.run(

@@ -157,7 +157,7 @@ impl Writer {
             }
             return Err(Lost::by(&error));
         }
-        let begun = self.clock.now();
+        let begun = self.clock.monotonic();
         let mut is_news = false;
         let mut written = self.conn.total_changes();
         while let Some(work) = works.last_mut() {
@@ -173,7 +173,7 @@ impl Writer {
                 }
             }
             let is_full =
-                works.len() >= GROUP_MAX || self.clock.now().since(begun) >= GROUP_SPAN_MAX;
+                works.len() >= GROUP_MAX || self.clock.monotonic().minus(begun) >= GROUP_SPAN_MAX;
             if is_full {
                 break;
             }

@@ -261,7 +261,7 @@ impl Clock for Hurry {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    async fn sleep_until(&self, _: Timestamp) {}
+    async fn sleep(&self, _: Millis) {}
 }
 
 #[tokio::test]

@@ -127,6 +127,8 @@ macro_rules! each_store_check {
                 draining_workers_beat_too
                 a_reaper_that_was_silent_waits_one_ttl
                 a_new_worker_waits_one_ttl_before_it_reaps
+                a_heartbeat_from_the_future_is_stale
+                a_clock_set_forward_costs_no_worker_its_runs
                 workers_are_listed_with_their_runs
             }
             lane {

@@ -255,8 +255,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Whether it was silent for longer than it may be.
+    /// Whether its heartbeat is stale: too old, or from the future.
     pub(crate) fn is_silent(&self, now: Timestamp) -> bool {
-        self.beat_at.plus(self.ttl) < now
+        !self.beat_at.is_within(self.ttl, now)
     }
 }

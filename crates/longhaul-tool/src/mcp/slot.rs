@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -77,7 +77,7 @@ struct State {
     /// How often in a row it failed to start or was found gone.
     failures: u32,
     /// Not before this is it started again.
-    not_before: Option<Timestamp>,
+    not_before: Option<Millis>,
     /// Why it failed last.
     last: Option<McpError>,
 }
@@ -107,8 +107,9 @@ impl Slot {
         &self.place.spec
     }
 
-    pub(super) fn now(&self) -> Timestamp {
-        self.place.clock.now()
+    /// The time by the monotonic clock.
+    pub(super) fn monotonic(&self) -> Millis {
+        self.place.clock.monotonic()
     }
 
     /// The connection, if there is one now that can be used.
@@ -241,7 +242,7 @@ impl Place {
             tracing::debug!(server = self.spec.name, why, "an MCP server is gone");
             state.link = None;
             state.failures = 1;
-            state.not_before = Some(self.clock.now().plus(wait(1)));
+            state.not_before = Some(self.clock.monotonic().plus(wait(1)));
         }
         loop {
             self.bide(state).await?;
@@ -272,7 +273,7 @@ impl Place {
     /// Waits until the server may be started. One that keeps failing is not
     /// waited for: its failure is told once more.
     async fn bide(&self, state: &State) -> Result<(), McpError> {
-        let Some(at) = state.not_before.filter(|at| *at > self.clock.now()) else {
+        let Some(at) = state.not_before.filter(|at| *at > self.clock.monotonic()) else {
             return Ok(());
         };
         match &state.last {
@@ -280,7 +281,7 @@ impl Place {
                 Err(keeps(last.clone(), state.failures))
             }
             Some(_) | None => {
-                self.clock.sleep_until(at).await;
+                self.clock.sleep(at.minus(self.clock.monotonic())).await;
                 Ok(())
             }
         }
@@ -288,7 +289,7 @@ impl Place {
 
     fn failed(&self, state: &mut State, error: McpError) -> Result<(), McpError> {
         state.failures = state.failures.saturating_add(1);
-        state.not_before = Some(self.clock.now().plus(wait(state.failures)));
+        state.not_before = Some(self.clock.monotonic().plus(wait(state.failures)));
         state.last = Some(error.clone());
         match state.failures >= self.failures_max() {
             true => Err(keeps(error, state.failures)),
@@ -335,6 +336,7 @@ fn keeps(error: McpError, times: u32) -> McpError {
 mod tests {
     use super::*;
     use crate::mcp::spec::Elicitation;
+    use longhaul_core::time::Timestamp;
 
     /// Never hurries: what it is asked to wait for does not come.
     #[derive(Debug)]
@@ -346,7 +348,7 @@ mod tests {
             Timestamp::from_micros(0)
         }
 
-        async fn sleep_until(&self, _: Timestamp) {
+        async fn sleep(&self, _: Millis) {
             std::future::pending().await
         }
     }

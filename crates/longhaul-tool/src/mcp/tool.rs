@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Millis;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -101,7 +101,8 @@ impl McpTool {
 struct Watch<'a> {
     slot: &'a Slot,
     link: &'a Link,
-    begun: Timestamp,
+    /// By the monotonic clock.
+    begun: Millis,
     is_answered: bool,
 }
 
@@ -110,7 +111,7 @@ impl<'a> Watch<'a> {
         Self {
             slot,
             link,
-            begun: slot.now(),
+            begun: slot.monotonic(),
             is_answered: false,
         }
     }
@@ -118,7 +119,7 @@ impl<'a> Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let took = self.slot.now().since(self.begun);
+        let took = self.slot.monotonic().minus(self.begun);
         // Whoever called has counted from a little earlier.
         let most = Millis(self.slot.spec().timeout.0 / 10 * 9);
         if self.is_answered {

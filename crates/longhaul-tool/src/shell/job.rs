@@ -80,7 +80,7 @@ impl Job {
         let mut buffer = vec![0; 16 * 1024];
         let mut told = 0;
         let mut is_silent = false;
-        let mut tell = clock.sleep_until(clock.now().plus(TELL));
+        let mut tell = clock.sleep(TELL);
         let exit = loop {
             let next = tokio::select! {
                 biased;
@@ -103,7 +103,7 @@ impl Job {
                         told = self.heard.bytes();
                         self.tell();
                     }
-                    tell = clock.sleep_until(clock.now().plus(TELL));
+                    tell = clock.sleep(TELL);
                 }
             }
         };
@@ -117,7 +117,7 @@ impl Job {
 
     /// What is still in the pipe.
     async fn drain(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
-        let mut over = clock.sleep_until(clock.now().plus(GRACE));
+        let mut over = clock.sleep(GRACE);
         loop {
             tokio::select! {
                 biased;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -24,8 +23,8 @@ impl Clock for Real {
         Timestamp::default()
     }
 
-    async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep(Duration::from_millis(at.as_millis())).await;
+    async fn sleep(&self, span: Millis) {
+        tokio::time::sleep(span.into()).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::ports::{Found, Models, NoModel};
 use longhaul_model::http::Http;
 use longhaul_model::pictures::Pictures;
@@ -52,7 +52,7 @@ pub(crate) struct ModelShelf {
     pictures: Option<Arc<dyn Pictures>>,
     opened: Mutex<BTreeMap<String, Opened>>,
     ways: Mutex<BTreeMap<String, Http>>,
-    ollama: Mutex<Option<(Timestamp, Option<String>)>>,
+    ollama: Mutex<Option<(Millis, Option<String>)>>,
 }
 
 impl ModelShelf {
@@ -169,15 +169,15 @@ impl ModelShelf {
 
     /// The model that Ollama lists first, if it answers.
     fn ask_ollama(&self, provider: &Provider) -> Option<String> {
-        let now = self.clock.now();
+        let now = self.clock.monotonic();
         let known = held(&self.ollama).clone();
         if let Some((at, answer)) = known
-            && now.since(at) < ollama::age(answer.as_deref())
+            && now.minus(at) < ollama::age(answer.as_deref())
         {
             return answer;
         }
         // Nobody is kept waiting for the lock while the question is out.
-        let answer = ollama::first_model(provider, now);
+        let answer = ollama::first_model(provider, self.clock.now());
         *held(&self.ollama) = Some((now, answer.clone()));
         answer
     }

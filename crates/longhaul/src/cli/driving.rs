@@ -88,11 +88,10 @@ impl Driving {
             return Ok(());
         }
         let mut worker = self.worker;
-        let soon = self.clock.now().plus(SOON);
         tokio::select! {
             biased;
             done = &mut worker => return ended(done),
-            () = self.clock.sleep_until(soon) => {
+            () = self.clock.sleep(SOON) => {
                 say::talk("stopping: a call still runs and is waited for; Ctrl-C cuts it off");
             }
         }

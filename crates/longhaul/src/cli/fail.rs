@@ -139,6 +139,15 @@ pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
     }
 }
 
+/// The wall clock is before 1970.
+pub(crate) fn clock_before_1970() -> anyhow::Error {
+    let what = "nothing can be done: the clock of this machine is before 1970, and no time before \
+                that can be stored";
+    Failure::usage(what)
+        .hint("set the clock", "timedatectl set-ntp true")
+        .into()
+}
+
 /// What a desk's no, or the engine's, means to a person.
 pub(crate) fn engine(error: impl Into<No>) -> anyhow::Error {
     no(&error.into()).into()

@@ -33,7 +33,7 @@ impl<'a> Heir<'a> {
     pub(crate) async fn orphaned(&self) -> anyhow::Result<()> {
         let shelves = &self.beside.longhaul.ports().shelves;
         loop {
-            SystemClock.sleep_until(SystemClock.now().plus(LOOK)).await;
+            SystemClock.sleep(LOOK).await;
             let driven = shelves.is_driven().await;
             if !driven
                 .map_err(longhaul_engine::Error::from)

@@ -378,7 +378,7 @@ impl Followed<'_> {
     ) -> anyhow::Result<End> {
         let over = async {
             match self.timeout {
-                Some(span) => SystemClock.sleep_until(SystemClock.now().plus(span)).await,
+                Some(span) => SystemClock.sleep(span).await,
                 None => std::future::pending().await,
             }
         };

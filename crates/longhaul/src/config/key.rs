@@ -94,6 +94,12 @@ pub const KEYS: &[Key] = &[
     )
     .or("\"1s\""),
     key(
+        "worker.crash_limit",
+        Kind::Whole,
+        "a run is blocked after so many crashes of its worker at the same place; 0: never",
+    )
+    .or("3"),
+    key(
         "worker.inboxes",
         Kind::Texts,
         "the inboxes that this worker serves",

@@ -61,6 +61,8 @@ pub struct Worker {
     pub lease: Millis,
     /// How often it looks for work when idle.
     pub poll: Millis,
+    /// After so many crashes at the same place a run is blocked; 0: never.
+    pub crash_limit: u32,
     /// Which inboxes it serves.
     pub inboxes: Vec<String>,
 }
@@ -127,6 +129,7 @@ impl Config {
             concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
             lease: self.span("worker.lease").unwrap_or_default(),
             poll: self.span("worker.poll").unwrap_or_default(),
+            crash_limit: self.whole("worker.crash_limit").map_or(0, small),
             inboxes: self.texts("worker.inboxes"),
         }
     }

@@ -46,7 +46,7 @@ impl Clock for Hand {
         *self.0.lock().unwrap()
     }
 
-    async fn sleep_until(&self, _at: Timestamp) {}
+    async fn sleep(&self, _: Millis) {}
 }
 
 #[test]

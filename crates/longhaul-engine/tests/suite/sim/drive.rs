@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claimed;
 use longhaul_engine::Error;
+use longhaul_engine::crash_guard::CrashGuard;
 use longhaul_engine::drive::{Charge, Parting, drive};
 use longhaul_engine::lease::Lease;
 use longhaul_engine::nudge::Nudges;
@@ -35,12 +36,14 @@ pub(super) struct RealProcess {
     world: World,
     yielding: Arc<Yielding>,
     lease: Lease,
+    crash_guard: CrashGuard,
 }
 
 impl RealProcess {
     pub(super) fn new(ports: Ports, world: World, yielding: Arc<Yielding>) -> Self {
         Self {
             lease: Lease::new(ports.clock.clone(), TTL),
+            crash_guard: CrashGuard::new(Some(3)),
             ports,
             world,
             yielding,
@@ -72,6 +75,7 @@ impl Process for RealProcess {
             worker,
             lease: self.lease.clone(),
             stop: Stop::new(),
+            crash_guard: self.crash_guard.clone(),
         };
         let ports = self.ports.clone();
         Box::new(RealDrive {

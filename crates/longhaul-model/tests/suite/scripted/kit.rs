@@ -8,7 +8,7 @@ use longhaul_core::id::{CallId, RunId};
 use longhaul_core::message::{Block, Message, Part, ToolResult};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model as _};
 use longhaul_core::raw::Body;
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_model::scripted::{Script, ScriptedModel};
 
 /// The script of the design, word for word.
@@ -24,8 +24,9 @@ impl Clock for Jump {
         *self.0.lock().unwrap()
     }
 
-    async fn sleep_until(&self, at: Timestamp) {
-        *self.0.lock().unwrap() = at;
+    async fn sleep(&self, span: Millis) {
+        let mut time = self.0.lock().unwrap();
+        *time = time.plus(span);
     }
 }
 

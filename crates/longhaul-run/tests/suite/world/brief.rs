@@ -79,6 +79,7 @@ impl World {
                 format!("{}{rest}", sums.cost.0)
             }
             "why" => longhaul_run::say::say(&self.run).sentence,
+            "crashes" => self.run.control().crashes().to_string(),
             "outcome" => match self.run.outcome() {
                 Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),
                 Some(Outcome::Completed(output)) => serde_json::to_string(output).unwrap(),

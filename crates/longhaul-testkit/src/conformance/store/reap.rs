@@ -5,7 +5,7 @@
 use longhaul_core::id::{Epoch, WorkerId};
 use longhaul_core::port::store::{Appended, Beat, Standing};
 use longhaul_core::status::Status;
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::conformance::store::facts::{progress, releases, says};
 use crate::conformance::store::kit::{TTL, World, beat, runs};
@@ -146,6 +146,47 @@ pub async fn a_new_worker_waits_one_ttl_before_it_reaps(world: World) {
     assert_eq!(world.beat(new).await.reaped, 1);
 }
 
+/// After the clock was set back the stored heartbeats are from the future: they
+/// allow no claim and keep no dead worker alive, and the next heartbeat ends that.
+pub async fn a_heartbeat_from_the_future_is_stale(world: World) {
+    let reaper = world.worker().await;
+    let held = world.held(|_| {}).await;
+    let fresh = world.open(|_| {}).await;
+    silence_none(&world, &[reaper, held.worker]).await;
+    let hour_ago = world.at.clock.now().as_micros() - 3_600_000_000;
+    world.at.clock.set(Timestamp::from_micros(hour_ago));
+    assert_eq!(world.claim(reaper).await, []);
+    assert_eq!(
+        world.beat(reaper).await.reaped,
+        0,
+        "not yet one ttl in touch"
+    );
+    assert_eq!(runs(&world.claim(reaper).await), [fresh]);
+    for _ in 0..2 {
+        world.pass(BEAT);
+        assert_eq!(world.beat(reaper).await.reaped, 0);
+    }
+    world.pass(BEAT);
+    assert_eq!(world.beat(reaper).await.reaped, 1);
+    assert_eq!(standing(&world, held.worker).await, Standing::Dead);
+    world.is(held.run, Status::Running, "worker").await;
+}
+
+/// After the clock was set forward every heartbeat looks old. Whoever beats first
+/// takes nothing from those that are a moment later.
+pub async fn a_clock_set_forward_costs_no_worker_its_runs(world: World) {
+    let first = world.worker().await;
+    let mut held = world.held(|_| {}).await;
+    silence_none(&world, &[first, held.worker]).await;
+    let clock = &world.at.clock;
+    clock.set(clock.now().plus(Millis::from_secs(3_600)));
+    assert_eq!(world.beat(first).await.reaped, 0);
+    let late = world.beat(held.worker).await;
+    assert_eq!((late.standing, late.reaped), (Standing::Live, 0));
+    silence_none(&world, &[first, held.worker]).await;
+    held.write(says([progress(1)])).await;
+}
+
 /// Workers are listed with what they hold.
 pub async fn workers_are_listed_with_their_runs(world: World) {
     let held = world.held(|_| {}).await;
@@ -176,6 +217,16 @@ async fn silence(world: &World, reaper: WorkerId) {
     for _ in 0..4 {
         world.pass(BEAT);
         world.beat(reaper).await;
+    }
+}
+
+/// Lets more than a ttl pass in which all of these beat.
+async fn silence_none(world: &World, workers: &[WorkerId]) {
+    for _ in 0..4 {
+        world.pass(BEAT);
+        for worker in workers {
+            assert_eq!(world.beat(*worker).await.reaped, 0);
+        }
     }
 }
 

@@ -379,7 +379,7 @@ mod tests {
             Timestamp::from_micros(0)
         }
 
-        async fn sleep_until(&self, _: Timestamp) {}
+        async fn sleep(&self, _: longhaul_core::time::Millis) {}
     }
 
     /// Answers at once, with this status and these words.

@@ -336,7 +336,7 @@ mod tests {
             Timestamp::from_micros(1_000_000_000)
         }
 
-        async fn sleep_until(&self, _: Timestamp) {}
+        async fn sleep(&self, _: Millis) {}
     }
 
     fn keeper(oauth: OAuth) -> Keeper {

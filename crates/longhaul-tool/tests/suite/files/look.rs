@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::message::Part;
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use serde_json::json;
 
 use super::{World, around};
@@ -241,7 +241,7 @@ impl Clock for Hasty {
         Timestamp::from_micros(self.0.fetch_add(1_000_000, Ordering::Relaxed))
     }
 
-    async fn sleep_until(&self, _at: Timestamp) {}
+    async fn sleep(&self, _: Millis) {}
 }
 
 #[tokio::test]

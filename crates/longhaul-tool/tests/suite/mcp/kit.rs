@@ -55,11 +55,10 @@ impl Clock for Hasty {
         self.0.lock().unwrap().0
     }
 
-    async fn sleep_until(&self, at: Timestamp) {
+    async fn sleep(&self, span: Millis) {
         let mut inner = self.0.lock().unwrap();
-        let wait = at.since(inner.0).0;
-        inner.1.push(wait);
-        inner.0 = at;
+        inner.1.push(span.0);
+        inner.0 = inner.0.plus(span);
     }
 }
 

@@ -30,7 +30,7 @@ impl Clock for Wall {
         Timestamp::from_micros(since.as_micros() as i64)
     }
 
-    async fn sleep_until(&self, _: Timestamp) {}
+    async fn sleep(&self, _: Millis) {}
 }
 
 /// The server, until it is dropped, and a home to keep logins in.

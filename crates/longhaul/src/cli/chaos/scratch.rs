@@ -101,6 +101,9 @@ impl Scratch {
         here.env.insert("LONGHAUL_STORE".to_owned(), store);
         here.env
             .insert(WITNESS_FILE.to_owned(), "witness.jsonl".to_owned());
+        // Its workers are killed from outside, at the same place again and again.
+        let limit = ("LONGHAUL_WORKER_CRASH_LIMIT".to_owned(), "0".to_owned());
+        here.env.extend([limit]);
         here.cwd = root;
         let config = load::load(&here, &[])?;
         Ok(Self {

@@ -179,16 +179,16 @@ impl<'a> Storm<'a> {
         let begun = self.standing().await?;
         let share = SHARES_MAX * 1_000 / self.plan.kills;
         let enough = (begun.done + share).min(DONE_BY_LAST);
-        let half = SystemClock.now().plus(Millis(life / 2));
-        let end = SystemClock.now().plus(Millis(life));
+        let half = SystemClock.monotonic().plus(Millis(life / 2));
+        let end = SystemClock.monotonic().plus(Millis(life));
         let mut tended = false;
-        while SystemClock.now() < end && self.standing().await?.done <= enough {
-            if !tended && SystemClock.now() >= half {
+        while SystemClock.monotonic() < end && self.standing().await?.done <= enough {
+            if !tended && SystemClock.monotonic() >= half {
                 tended = true;
                 self.keeper.tend(&self.house.longhaul).await?;
             }
-            let next = SystemClock.now().plus(LOOK);
-            SystemClock.sleep_until(next.min(end)).await;
+            let left = end.minus(SystemClock.monotonic());
+            SystemClock.sleep(LOOK.min(left)).await;
         }
         child.lives()?;
         let submitted = self.log.runs.len() as u64;
@@ -227,7 +227,7 @@ impl<'a> Storm<'a> {
         self.keeper.tend(&self.house.longhaul).await?;
         let mut child = self.start().await?;
         let mut facts = 0;
-        let mut changed = SystemClock.now();
+        let mut changed = SystemClock.monotonic();
         loop {
             child.lives()?;
             let standing = self.standing().await?;
@@ -236,9 +236,9 @@ impl<'a> Storm<'a> {
             }
             if standing.facts > facts {
                 facts = standing.facts;
-                changed = SystemClock.now();
+                changed = SystemClock.monotonic();
             }
-            if SystemClock.now().since(changed) > STALL {
+            if SystemClock.monotonic().minus(changed) > STALL {
                 self.log.stalled = true;
                 return Ok(());
             }
@@ -299,5 +299,5 @@ async fn rows(house: &House) -> anyhow::Result<Vec<RunRow>> {
 }
 
 async fn rest(span: Millis) {
-    SystemClock.sleep_until(SystemClock.now().plus(span)).await;
+    SystemClock.sleep(span).await;
 }

@@ -65,11 +65,7 @@ impl Door {
                     });
                 }
                 // A client may be gone before it was greeted; anything else passes.
-                Err(_) => {
-                    SystemClock
-                        .sleep_until(SystemClock.now().plus(BREATH))
-                        .await
-                }
+                Err(_) => SystemClock.sleep(BREATH).await,
             }
         }
     }

@@ -143,8 +143,7 @@ impl<'a> Reload<'a> {
     pub(crate) async fn run(mut self) {
         let ports = self.house.longhaul.ports();
         loop {
-            let soon = ports.clock.now().plus(LOOK_EVERY);
-            ports.clock.sleep_until(soon).await;
+            ports.clock.sleep(LOOK_EVERY).await;
             let now = Seen::now(&self.house.config, &self.loaded.files);
             if now != self.seen || now.is_fresh(ports.clock.now().as_micros()) {
                 self.seen = now;

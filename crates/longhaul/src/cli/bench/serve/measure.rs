@@ -103,7 +103,7 @@ pub(crate) async fn measure(ask: &Ask, watch: Stopwatch) -> anyhow::Result<Figur
 }
 
 async fn rest(span: Millis) {
-    SystemClock.sleep_until(SystemClock.now().plus(span)).await;
+    SystemClock.sleep(span).await;
 }
 
 /// What streams on which nothing happens cost, in MB.

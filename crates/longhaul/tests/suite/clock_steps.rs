@@ -1,0 +1,149 @@
+//! A real server whose wall clock is set while it runs.
+//!
+//! A preloaded library adds the offset that stands in a file to the wall clock of the
+//! process. The monotonic clock is not touched.
+
+use std::fs;
+use std::process::Command;
+
+use longhaul_core::time::{Millis, Timestamp};
+use serde_json::json;
+
+use super::project::{Project, Said, stands};
+use super::served::{Served, local_key};
+
+const LIBRARY: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    long failed = syscall(SYS_clock_gettime, clock, time);
+    if (!failed && clock == CLOCK_REALTIME) {
+        char text[32] = {0};
+        int file = open(getenv("CLOCK_OFFSET_FILE"), O_RDONLY | O_CLOEXEC);
+        if (file >= 0) {
+            if (read(file, text, sizeof text - 1) > 0) time->tv_sec += atoll(text);
+            close(file);
+        }
+    }
+    return failed;
+}
+"#;
+
+/// Its replies take three times the lease, so that a worker without a heartbeat stops.
+const SCRIPT: &str = "replies:
+- text: On.
+  delay: 1500ms
+  tools: [{ name: vault_list, input: {} }]
+- text: Done.
+  delay: 1500ms
+";
+
+/// A project whose processes have a wall clock that can be set.
+struct Shifted(Project);
+
+impl Shifted {
+    fn new() -> Self {
+        let project = Project::new();
+        project.write(
+            "longhaul.toml",
+            "[worker]\nlease = \"1s\"\npoll = \"100ms\"\n",
+        );
+        project.write("scripts/plain.yaml", SCRIPT);
+        let agent =
+            "---\ndescription: A test.\nmodel: scripted/plain\ntools: [vault_list]\n---\nYou.\n";
+        project.write("agents/plain.md", agent);
+        project.write("clock.c", LIBRARY);
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o", "clock.so", "clock.c"])
+            .current_dir(project.path())
+            .status();
+        assert!(built.unwrap().success());
+        let shifted = Self(project);
+        shifted.set(0);
+        shifted
+    }
+
+    /// Sets the wall clock to this many seconds after the real one.
+    fn set(&self, offset: i64) {
+        self.0.write("offset.new", &offset.to_string());
+        let from = self.0.path().join("offset.new");
+        fs::rename(from, self.0.path().join("offset")).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.0.command(args);
+        command
+            .env("LD_PRELOAD", self.0.path().join("clock.so"))
+            .env("CLOCK_OFFSET_FILE", self.0.path().join("offset"));
+        command
+    }
+
+    fn say(&self, args: &[&str]) -> Said {
+        Said::of(&self.command(args).output().unwrap())
+    }
+
+    fn submit(&self) -> String {
+        let said = self.say(&["submit", "plain", "milk"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.trim().to_owned()
+    }
+}
+
+#[test]
+fn a_server_goes_on_when_its_wall_clock_is_set() {
+    let shifted = Shifted::new();
+    let served = Served::of(shifted.command(&["serve", "--listen", "127.0.0.1:0", "--until-eof"]));
+    for offset in [-120, -3_720, -120, 0] {
+        let before = shifted.submit();
+        shifted.0.until(&before, stands("running"));
+        shifted.set(offset);
+        let after = shifted.submit();
+        for run in [before, after] {
+            shifted.0.until(&run, stands("completed"));
+            let claims = shifted.0.events(&run);
+            let claims = claims.iter().filter(|event| event["type"] == "run.claimed");
+            assert_eq!(claims.count(), 1, "{offset}");
+        }
+        assert_eq!(served.ask("GET /readyz", &[], "").status, 200, "{offset}");
+    }
+}
+
+#[test]
+fn a_start_time_counts_when_the_wall_clock_has_reached_it() {
+    let shifted = Shifted::new();
+    let served = Served::of(shifted.command(&["serve", "--listen", "127.0.0.1:0", "--until-eof"]));
+    let first = shifted.0.until(&shifted.submit(), stands("completed"));
+    let started: Timestamp = first["created_at"].as_str().unwrap().parse().unwrap();
+    let start_at = started.plus(Millis::from_secs(3_600));
+    let task = json!({ "agent": "plain", "input": "milk", "start_at": start_at }).to_string();
+    let key = format!("Bearer {}", local_key(&shifted.0));
+    let answer = served.ask("POST /v1/runs", &[("authorization", &key)], &task);
+    let run = answer.json()["id"].as_str().unwrap().to_owned();
+    shifted.set(-3_600);
+    shifted.0.until(&shifted.submit(), stands("completed"));
+    shifted.0.until(&run, stands("pending"));
+    shifted.set(3_600);
+    shifted.0.until(&run, stands("completed"));
+}
+
+#[test]
+fn a_clock_before_1970_is_named() {
+    let shifted = Shifted::new();
+    shifted.set(-3_000_000_000);
+    for args in [
+        &["submit", "plain", "milk"][..],
+        &["ls"],
+        &["serve", "--listen", "127.0.0.1:0"],
+    ] {
+        let said = shifted.say(args);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(
+            said.err.contains("before 1970") && said.err.contains("timedatectl"),
+            "{said:?}"
+        );
+    }
+}

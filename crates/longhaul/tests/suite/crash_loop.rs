@@ -1,0 +1,121 @@
+//! A run that ends its worker process each time is blocked; the others go on.
+
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::project::{Project, Said, stands};
+
+/// A server that is started again whenever its process has died.
+struct Restarted<'a> {
+    project: &'a Project,
+    child: Child,
+    deaths: usize,
+}
+
+impl<'a> Restarted<'a> {
+    fn new(project: &'a Project) -> Self {
+        Self {
+            project,
+            child: start(project),
+            deaths: 0,
+        }
+    }
+
+    /// Starts the server again until a run is as wanted.
+    fn until(&mut self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..3_000 {
+            if self.child.try_wait().unwrap().is_some() {
+                self.deaths += 1;
+                self.child = start(self.project);
+            }
+            // A server that dies while it is asked answers nothing.
+            let shown = self.project.command(&["show", run, "--json"]).output();
+            let shown = Said::of(&shown.unwrap());
+            if shown.code == 0 && wanted(&shown.json()) {
+                return shown.json();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it never came, after {} deaths", self.deaths);
+    }
+}
+
+impl Drop for Restarted<'_> {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn start(project: &Project) -> Child {
+    let mut command = project.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("LONGHAUL_TRUST", "1");
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.spawn().unwrap()
+}
+
+/// A project with an agent that ends the process in this way, and one that takes long.
+fn project(front: &str, replies: &str) -> Project {
+    let project = Project::new();
+    let agent = |name: &str, front: &str, replies: &str| {
+        let text =
+            format!("---\ndescription: A test.\nmodel: scripted/{name}\n{front}\n---\nYou.\n");
+        project.write(&format!("agents/{name}.md"), &text);
+        project.write(
+            &format!("scripts/{name}.yaml"),
+            &format!("replies:\n{replies}"),
+        );
+    };
+    agent("fatal", front, replies);
+    let long = "- { text: On., delay: 2s, tools: [{ name: vault_list, input: {} }] }\n- { text: Done., delay: 2s }\n";
+    agent("long", "tools: [vault_list]", long);
+    project
+}
+
+fn is_blocked_after_three_deaths(project: &Project, place: &str) {
+    // Without a server: one that dies at once could not answer.
+    let (long, fatal) = (
+        project.submit("long", "milk"),
+        project.submit("fatal", "milk"),
+    );
+    let mut server = Restarted::new(project);
+    server.until(&fatal, stands("blocked"));
+    assert_eq!(server.deaths, 3);
+    server.until(&long, stands("completed"));
+    let why = project.say(&["why", &fatal], 0).out;
+    for part in [
+        "died 3 times in a row at the same place",
+        place,
+        "longhaul cancel",
+        "longhaul answer",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    let listed = project.say(&["ls"], 0).out;
+    assert!(listed.contains("blocked"), "{listed}");
+    // A person lets it try again, and the count begins anew.
+    drop(server);
+    project.say(&["answer", &fatal, "Again."], 0);
+    let mut server = Restarted::new(project);
+    server.until(&fatal, stands("blocked"));
+    assert_eq!(server.deaths, 3);
+    project.say(&["cancel", &fatal], 0);
+    server.until(&fatal, stands("cancelled"));
+}
+
+#[test]
+fn a_tool_that_kills_its_process_blocks_its_run() {
+    let front = "tools: [shell]\nsandbox: { isolation: none }\n\
+                 approve: [{ tool: shell, allow: true }]\n\
+                 effects: [{ tool: shell, match: 'kill *', class: pure }]";
+    let replies = "- tools: [{ name: shell, input: { command: kill -9 $PPID } }]\n- text: Done.\n";
+    is_blocked_after_three_deaths(&project(front, replies), "in a call of `shell`");
+}
+
+#[test]
+fn a_context_command_that_kills_its_process_blocks_its_run() {
+    let front = "tools: []\nperception: { command: [sh, -c, 'kill -9 $PPID'] }";
+    is_blocked_after_three_deaths(&project(front, "- text: Done.\n"), "before its first turn");
+}
