@@ -2,16 +2,13 @@
 
 mod backup;
 mod check;
+mod file;
 mod journals;
 mod restore;
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
-use longhaul::assemble::store_file;
 
 use crate::cli::exit::Exit;
-use crate::cli::{fail, here, open};
 
 const EXAMPLES: &str = "Examples:
   longhaul db backup /backups/longhaul-$(date +%F).db   also while a server is running
@@ -42,28 +39,5 @@ impl Db {
             Self::Check(check) => check.run(),
             Self::Restore(restore) => restore.run(),
         }
-    }
-}
-
-/// The path of the store, whether it is there or not.
-fn store() -> anyhow::Result<PathBuf> {
-    store_file(&here::config(&here::surroundings()?)?).map_err(fail::assemble)
-}
-
-/// The path of a store that is there.
-fn existing_store() -> anyhow::Result<PathBuf> {
-    let store = store()?;
-    match store.is_file() {
-        true => Ok(store),
-        false => Err(open::nothing_here().into()),
-    }
-}
-
-/// A number of bytes for people.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..=1_023 => format!("{bytes} bytes"),
-        1_024..=1_048_575 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use crate::cli::db::file::{existing_store, size};
 use crate::cli::db::journals::Fold;
-use crate::cli::db::{existing_store, size};
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
 use crate::cli::say;

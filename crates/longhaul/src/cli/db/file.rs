@@ -1,0 +1,30 @@
+//! The store's file, and file sizes for people.
+
+use std::path::PathBuf;
+
+use longhaul::assemble::store_file;
+
+use crate::cli::{fail, here, open};
+
+/// The path of the store, whether it is there or not.
+pub(super) fn store() -> anyhow::Result<PathBuf> {
+    store_file(&here::config(&here::surroundings()?)?).map_err(fail::assemble)
+}
+
+/// The path of a store that is there.
+pub(super) fn existing_store() -> anyhow::Result<PathBuf> {
+    let store = store()?;
+    match store.is_file() {
+        true => Ok(store),
+        false => Err(open::nothing_here().into()),
+    }
+}
+
+/// A number of bytes for people.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..=1_023 => format!("{bytes} bytes"),
+        1_024..=1_048_575 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
