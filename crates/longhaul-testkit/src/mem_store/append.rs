@@ -4,6 +4,7 @@
 
 use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::port::store::{Append, Appended, Author, Refused};
+use longhaul_core::request::Effect;
 
 use crate::mem_store::rows::{Head, State};
 use crate::mem_store::tx::{Broken, Growth, Tx, Undo};
@@ -38,6 +39,10 @@ impl Tx<'_> {
         if author == Author::Outsider {
             self.hear(run, &batch.events);
         }
+        let request = batch.changes.iter().find_map(|change| match change {
+            Change::MarkReply(of) => Some(of.clone()),
+            _ => None,
+        });
         for change in batch.changes {
             self.change(run, change).map_err(|undo| match undo {
                 Undo::Say(why) => Undo::Say(Appended::Refused(why)),
@@ -49,6 +54,9 @@ impl Tx<'_> {
             epoch,
             events: &batch.events,
         })?;
+        if let Some(of) = request {
+            self.mark_reply(&of, Effect::Events { run, seq });
+        }
         Ok(Appended::At { seq, now: self.now })
     }
 
