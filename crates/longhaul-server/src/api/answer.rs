@@ -18,8 +18,8 @@ use crate::once::RequestHandle;
 use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::ok;
-use crate::trouble::after_commit;
 use crate::spelled::GateWord;
+use crate::trouble::after_commit;
 
 /// An answer to be given.
 #[derive(Debug, Deserialize, ToSchema)]

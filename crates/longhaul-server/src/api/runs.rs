@@ -82,6 +82,7 @@ pub(crate) async fn list(
     if brief {
         return ok(&rows);
     }
+    let _permit = app.fold_permit().await?;
     let mut data = Vec::with_capacity(rows.data.len());
     for row in &rows.data {
         data.push(app.longhaul().show(row.id).await?);

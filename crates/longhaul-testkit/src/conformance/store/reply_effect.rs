@@ -71,7 +71,9 @@ pub async fn a_refused_batch_has_no_effect(world: World) {
     held.write(raises(gate_spec(gate))).await;
     stands(&world.tell(held.run, answers(gate, "bert")).await);
     assert_eq!(begin(&world, "anna", "x").await, Begun::Mine);
-    let late = world.tell(held.run, marked(answers(gate, "anna"), "anna")).await;
+    let late = world
+        .tell(held.run, marked(answers(gate, "anna"), "anna"))
+        .await;
     assert!(matches!(refused(late), Refused::GateClosed(..)));
     // Nobody has begun this request: there is nothing to mark.
     let other = marked(steers(world.ids.steer(), "left"), "bert");
@@ -104,7 +106,10 @@ pub async fn a_repeated_request_replaces_its_own_key(world: World) {
         let row = ring.key(Hash::of(secret.as_bytes())).await.expect("key");
         row.is_some_and(|row| row.revoked_at.is_none())
     };
-    assert_eq!((counts("first").await, counts("second").await), (false, true));
+    assert_eq!(
+        (counts("first").await, counts("second").await),
+        (false, true)
+    );
     assert_eq!(begin(&world, "bert", "x").await, Begun::Mine);
     assert!(!add("third", "bert").await, "the name is taken");
     // What was answered was shown: the same request makes no other key.
