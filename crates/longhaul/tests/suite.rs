@@ -23,6 +23,7 @@ mod suite {
     mod files_cli;
     mod front;
     mod judges;
+    mod keyed_kills;
     mod likeness;
     mod look_cli;
     mod mcp_cli;

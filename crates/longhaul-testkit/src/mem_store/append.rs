@@ -39,10 +39,12 @@ impl Tx<'_> {
         if author == Author::Outsider {
             self.hear(run, &batch.events);
         }
-        let request = batch.changes.iter().find_map(|change| match change {
-            Change::MarkReply(of) => Some(of.clone()),
-            _ => None,
-        });
+        let mut request = None;
+        for change in &batch.changes {
+            if let Change::MarkReply(of) = change {
+                request = Some(of.clone());
+            }
+        }
         for change in batch.changes {
             self.change(run, change).map_err(|undo| match undo {
                 Undo::Say(why) => Undo::Say(Appended::Refused(why)),
