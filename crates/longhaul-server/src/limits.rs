@@ -46,7 +46,7 @@ pub(crate) const FOLDS_MAX: usize = 4;
 pub(crate) const TRANSCRIPTS_MAX: usize = 2;
 
 /// A view that can't be begun after this time is refused.
-pub(crate) const FOLD_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const FOLD_WAIT: Duration = Duration::from_secs(10);
 
 /// So many streams at once for one caller.
 pub(crate) const STREAMS_MAX: u32 = 2_000;

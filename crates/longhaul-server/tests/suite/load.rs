@@ -42,9 +42,9 @@ async fn views_of_a_run_are_limited_in_number() {
         // Requests that wait too long are told to come back; what needs no journal is
         // answered meanwhile. All together stays below the time limit of a request.
         let mut refused = 0;
-        for _ in 0..4 {
+        for _ in 0..2 {
             settle(&server).await;
-            server.clock().advance(Millis::from_secs(6));
+            server.clock().advance(Millis::from_secs(11));
             settle(&server).await;
             for mut wire in std::mem::take(&mut wires) {
                 if !wire.has_come() {
