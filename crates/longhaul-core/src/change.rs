@@ -12,6 +12,7 @@ use crate::message::Message;
 use crate::policy::budget::Raise;
 use crate::policy::gate::{Answer, GateSpec, Pattern};
 use crate::raw::{BlobRef, Hash};
+use crate::request::ReplyKey;
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{Hold, Micros, Usage};
@@ -82,6 +83,9 @@ pub enum Change {
     PutRule(RuleRow),
     /// The account's caps are raised.
     SetCap(Raise),
+    /// The request under this key took effect with this batch. Nothing happens when
+    /// no such request is in progress.
+    MarkReply(ReplyKey),
 }
 
 /// A run as it comes to be.

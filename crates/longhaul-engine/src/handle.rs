@@ -19,6 +19,9 @@ mod word;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use longhaul_core::change::{Batch, Change};
+use longhaul_core::request::ReplyKey;
+
 pub use crate::handle::answer::Verdict;
 pub use crate::handle::exchanges::Came;
 pub use crate::handle::keys::{KeyAsk, Known, MadeKey};
@@ -40,6 +43,7 @@ pub struct Longhaul {
     ports: Ports,
     roster: Arc<RwLock<Roster>>,
     defaults: Defaults,
+    request: Option<ReplyKey>,
 }
 
 impl Longhaul {
@@ -50,7 +54,25 @@ impl Longhaul {
             ports,
             roster: Arc::new(RwLock::new(roster)),
             defaults,
+            request: None,
         }
+    }
+
+    /// The same handle for one request under an idempotency key: what it changes is
+    /// committed together with a note that this request has changed it.
+    #[must_use]
+    pub fn for_request(&self, key: ReplyKey) -> Self {
+        Self {
+            request: Some(key),
+            ..self.clone()
+        }
+    }
+
+    /// A batch that also marks the request it is appended for.
+    fn marked(&self, mut batch: Batch) -> Batch {
+        let mark = self.request.clone().map(Change::MarkReply);
+        batch.changes.extend(mark);
+        batch
     }
 
     /// What it works with.

@@ -17,6 +17,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Left;
 use longhaul_run::input::{ToolDone, ToolEnd};
 use longhaul_run::outside::{View, Word, tell};
+use longhaul_run::state::Misfit;
 use longhaul_run::{Input, Moment, Run, decide};
 
 use crate::error::Error;
@@ -384,6 +385,17 @@ async fn read(ports: &Ports, run: RunId, after: Seq) -> Result<Page, Error> {
 
 /// Folds a whole journal; the second is the store's time.
 pub(crate) async fn fold(ports: &Ports, run: RunId) -> Result<(Run, Timestamp), Error> {
+    fold_by(ports, run, Run::apply).await
+}
+
+/// Folds a journal without its conversation, for views.
+pub(crate) async fn fold_outline(ports: &Ports, run: RunId) -> Result<(Run, Timestamp), Error> {
+    fold_by(ports, run, Run::apply_outline).await
+}
+
+type Apply = fn(&mut Run, &Entry) -> Result<(), Misfit>;
+
+async fn fold_by(ports: &Ports, run: RunId, apply: Apply) -> Result<(Run, Timestamp), Error> {
     let mut folded: Option<Run> = None;
     loop {
         let after = folded.as_ref().map_or(Seq::START, Run::seq);
@@ -391,7 +403,7 @@ pub(crate) async fn fold(ports: &Ports, run: RunId) -> Result<(Run, Timestamp), 
         for entry in &page.entries {
             match &mut folded {
                 None => folded = Some(Run::begin(entry)?),
-                Some(run) => run.apply(entry)?,
+                Some(run) => apply(run, entry)?,
             }
         }
         match folded {

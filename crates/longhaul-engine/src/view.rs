@@ -4,18 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::id::{GateId, RunId};
+use longhaul_core::change::NewRun;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::{Fault, Outcome, Output, Status};
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{Micros, Usage};
 use longhaul_run::Run;
 use longhaul_run::say::say;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::error::Error;
 use crate::schema;
 
 /// A run, whole.
@@ -317,6 +320,53 @@ impl RunView {
             started_at: row.started_at,
             finished_at: row.finished_at,
         }
+    }
+}
+
+impl RunView {
+    /// A run as it is created, before anything has happened to it.
+    pub(crate) fn created(new: &NewRun, now: Timestamp) -> Result<Self, Error> {
+        let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
+            run: new.id,
+            seq: Seq(seq),
+            at: now,
+            epoch: Epoch(0),
+            event: event.clone(),
+        });
+        let first = entries.next().ok_or(Error::NoRun(new.id))?;
+        let mut run = Run::begin(&first)?;
+        for entry in entries {
+            run.apply(&entry)?;
+        }
+        let task = &new.task;
+        let row = RunRow {
+            id: new.id,
+            agent: task.agent.clone(),
+            definition: task.definition,
+            status: Status::Pending,
+            reason: None,
+            code: None,
+            inbox: task.inbox.clone(),
+            lane: task.lane.clone(),
+            thread: task.thread.clone(),
+            resource: task.resource.clone(),
+            kind: task.kind.clone(),
+            priority: task.priority,
+            parent: task.parent,
+            root: task.root,
+            submitter: task.submitter.clone(),
+            epoch: Epoch(0),
+            worker: None,
+            last: run.seq(),
+            turns: 0,
+            usage: Usage::default(),
+            cost: Some(Micros::default()),
+            active: Millis::ZERO,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+        };
+        Ok(Self::of(&row, &run, now))
     }
 }
 

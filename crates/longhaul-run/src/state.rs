@@ -15,6 +15,7 @@ pub mod transcript;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::message::Message;
 use longhaul_core::status::{Outcome, Status, Wait};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,23 @@ impl Run {
 
     /// Takes one fact in. The same facts in the same order give the same run.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), Misfit> {
+        let said = self.take_in(entry)?;
+        said.into_iter()
+            .for_each(|message| self.transcript.push(message));
+        Ok(())
+    }
+
+    /// Takes one fact in without keeping the conversation, which makes up nearly all
+    /// of a long run. The result is for views: nothing can be decided on it, because
+    /// the size of the conversation is not known after it was shortened.
+    pub fn apply_outline(&mut self, entry: &Entry) -> Result<(), Misfit> {
+        self.take_in(entry)?;
+        self.transcript.clear();
+        Ok(())
+    }
+
+    /// Takes one fact in, and gives what it adds to the conversation.
+    fn take_in(&mut self, entry: &Entry) -> Result<Vec<Message>, Misfit> {
         if entry.run != self.id {
             return Err(misfit(entry, "it is another run's"));
         }
@@ -130,10 +148,8 @@ impl Run {
             self.tools_called
                 .extend(done.calls.iter().map(|call| call.tool.to_string()));
         }
-        said.into_iter()
-            .for_each(|message| self.transcript.push(message));
         self.seq = entry.seq;
-        Ok(())
+        Ok(said)
     }
 
     /// Which run.

@@ -6,14 +6,17 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::StatusCode;
 use longhaul_core::raw::Hash;
+use longhaul_core::time::Millis;
 use longhaul_engine::Longhaul;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::{CATCHING_UP_MAX, STREAMS_MAX};
+use crate::limits::{CATCHING_UP_MAX, FOLD_WAIT, FOLDS_MAX, STREAMS_MAX, TRANSCRIPTS_MAX};
 use crate::options::Options;
+use crate::problem::Problem;
 use crate::rates::Rates;
 
 /// A server's state. Clones are the same.
@@ -32,6 +35,8 @@ struct Inner {
     closed: CancellationToken,
     crew: TaskTracker,
     catching_up: Semaphore,
+    folds: Arc<Semaphore>,
+    transcripts: Arc<Semaphore>,
 }
 
 impl App {
@@ -48,6 +53,8 @@ impl App {
             closed: CancellationToken::new(),
             crew: TaskTracker::new(),
             catching_up: Semaphore::new(CATCHING_UP_MAX),
+            folds: Arc::new(Semaphore::new(FOLDS_MAX)),
+            transcripts: Arc::new(Semaphore::new(TRANSCRIPTS_MAX)),
         }))
     }
 
@@ -102,6 +109,31 @@ impl App {
     /// must not hold up everybody else.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         self.0.catching_up.acquire().await.ok()
+    }
+
+    /// A permit to read the journal of a run for a view.
+    pub(crate) async fn fold_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.permit(&self.0.folds).await
+    }
+
+    /// A permit to hold a transcript in memory.
+    pub(crate) async fn transcript_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.permit(&self.0.transcripts).await
+    }
+
+    async fn permit(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+        let clock = &self.0.longhaul.ports().clock;
+        let permit = tokio::select! {
+            biased;
+            permit = Arc::clone(of).acquire_owned() => permit.ok(),
+            () = clock.sleep(Millis::from(FOLD_WAIT)) => None,
+        };
+        permit.ok_or_else(|| {
+            let words = "too many views of runs are being read at this moment";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_views", words)
+                .hint("try again, with fewer requests at a time")
+                .retry_after(1)
+        })
     }
 
     /// The hash of the machine's own key.

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
@@ -14,16 +15,31 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_core::time::Millis;
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service as _;
 
 use crate::app::App;
 use crate::ask::Peer;
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::connections::Connection;
+use crate::limits::{FIRST_HEAD_WAIT, HEAD_BYTES_MAX, HEADERS_MAX};
 
-/// Serves one connection until either side has enough.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router: Router) {
+/// A connection as it was accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) counted: Arc<Connection>,
+}
+
+/// Serves one connection until either side has enough, or its place is needed.
+pub(crate) async fn serve(accepted: Accepted, app: App, router: Router) {
+    let Accepted {
+        stream,
+        peer,
+        counted,
+    } = accepted;
     // Small answers should leave at once.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
@@ -32,9 +48,11 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router:
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let mut router = router.clone();
+        let counted = Arc::clone(&counted);
         async move {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(counted);
             let answer: Result<Response, Infallible> = router.call(request).await;
             answer
         }
@@ -46,9 +64,18 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: App, router:
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
+    let clock = &app.longhaul().ports().clock;
+    let silent = async {
+        clock.sleep(Millis::from(FIRST_HEAD_WAIT)).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
+        () = counted.evicted() => return,
+        () = silent => return,
         () = app.closed() => {
             connection.as_mut().graceful_shutdown();
             connection.await

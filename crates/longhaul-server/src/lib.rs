@@ -10,6 +10,7 @@ mod asked;
 mod body;
 mod caller;
 mod connection;
+mod connections;
 mod described;
 mod guard;
 mod limits;

@@ -30,8 +30,23 @@ pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// A client that reads nothing for so long is let go of.
 pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(30);
 
-/// So many connections at once.
+/// The first head of a connection must have come after this time.
+pub(crate) const FIRST_HEAD_WAIT: Duration = Duration::from_secs(10);
+
+/// Maximum of open connections; half of the process's file limit if that is less.
 pub(crate) const CONNECTIONS_MAX: usize = 8_192;
+
+/// Maximum of connections of one address that have shown no valid key.
+pub(crate) const ANONYMOUS_PER_ADDRESS_MAX: usize = 256;
+
+/// Maximum of views that read the journal of a run at the same time.
+pub(crate) const FOLDS_MAX: usize = 4;
+
+/// Maximum of transcripts in memory at the same time.
+pub(crate) const TRANSCRIPTS_MAX: usize = 2;
+
+/// A view that can't be begun after this time is refused.
+pub(crate) const FOLD_WAIT: Duration = Duration::from_secs(10);
 
 /// So many streams at once for one caller.
 pub(crate) const STREAMS_MAX: u32 = 2_000;

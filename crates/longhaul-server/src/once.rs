@@ -7,8 +7,9 @@
 use std::panic::AssertUnwindSafe;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -16,6 +17,8 @@ use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use longhaul_core::port::keyring::{Begun, Holder, Reply, ReplyKey};
 use longhaul_core::raw::Hash;
+use longhaul_core::request::Effect;
+use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Known;
 
 use crate::app::App;
@@ -26,6 +29,40 @@ use crate::reply::ShownOnce;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The handle of one request. What is changed through it is committed together with
+/// the request's idempotency key, if it has one.
+#[derive(Debug)]
+pub(crate) struct RequestHandle {
+    pub(crate) longhaul: Longhaul,
+    /// What an earlier attempt, whose answer was not kept, has changed.
+    pub(crate) effect: Option<Effect>,
+}
+
+impl FromRequestParts<App> for RequestHandle {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let attempt = parts.extensions.get::<Attempt>().cloned();
+        Ok(match attempt {
+            Some(Attempt { of, effect }) => Self {
+                longhaul: app.longhaul().for_request(of),
+                effect,
+            },
+            None => Self {
+                longhaul: app.longhaul().clone(),
+                effect: None,
+            },
+        })
+    }
+}
+
+/// One attempt at a request with an idempotency key.
+#[derive(Debug, Clone)]
+struct Attempt {
+    of: ReplyKey,
+    effect: Option<Effect>,
+}
 
 /// Lets a request pass, once if it asks for that.
 pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -100,12 +137,15 @@ async fn begin(app: App, of: ReplyKey, request: Request, next: Next) -> Result<R
     let done = app.crew().spawn({
         let app = app.clone();
         async move {
-            match app.longhaul().begin_reply(of.clone(), whole).await? {
-                Begun::Mine => Ok(carry_out(app, of, request, next).await),
-                Begun::Done(reply) => again(reply),
-                Begun::Running => Err(running()),
-                Begun::Other => Err(longhaul_engine::Error::KeyReused.into()),
-            }
+            let effect = match app.longhaul().begin_reply(of.clone(), whole).await? {
+                Begun::Mine => None,
+                Begun::Applied(effect) => Some(effect),
+                Begun::Done(reply) => return again(reply),
+                Begun::Running => return Err(running()),
+                Begun::Other => return Err(longhaul_engine::Error::KeyReused.into()),
+            };
+            let attempt = Attempt { of, effect };
+            Ok(carry_out(app, attempt, request, next).await)
         }
     });
     done.await.map_err(|_| Problem::internal())?
@@ -119,15 +159,17 @@ fn running() -> Problem {
 }
 
 /// Does what was asked, and keeps the answer if it changed anything.
-async fn carry_out(app: App, of: ReplyKey, request: Request, next: Next) -> Response {
+async fn carry_out(app: App, attempt: Attempt, mut request: Request, next: Next) -> Response {
+    let of = attempt.of.clone();
+    request.extensions_mut().insert(attempt);
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| {
         tracing::error!("a request broke its handler");
         Problem::internal().into_response()
     });
     if !response.status().is_success() {
-        // Nothing was changed, so it may be sent again, and as soon as the caller
-        // hears of it.
+        // It may be sent again, and as soon as the caller hears of it. What it has
+        // changed all the same is known to the store.
         if let Err(error) = app.longhaul().drop_reply(of).await {
             tracing::warn!(%error, "a key stays taken until its time is over");
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul_engine::secret::Secret;
 
-use crate::limits::{HEAD_WAIT, WRITE_WAIT};
+use crate::limits::{CONNECTIONS_MAX, HEAD_WAIT, WRITE_WAIT};
 
 /// So many requests a second a key may make, unless it is said otherwise.
 pub const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
@@ -30,6 +30,8 @@ pub struct Options {
     pub head_wait: Duration,
     /// A client that reads nothing for so long is let go of.
     pub write_wait: Duration,
+    /// Maximum of open connections. Half of the process's file limit counts if it is less.
+    pub connections_max: usize,
     /// Which build this is.
     pub version: String,
 }
@@ -45,6 +47,7 @@ impl Options {
             local_key,
             head_wait: HEAD_WAIT,
             write_wait: WRITE_WAIT,
+            connections_max: CONNECTIONS_MAX,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

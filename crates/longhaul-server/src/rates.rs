@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 
+use crate::connections::network;
 use crate::limits::STRANGER_RATE;
 use crate::problem::Problem;
 
@@ -60,7 +61,7 @@ impl Rates {
             self.strangers.retain_recent();
             self.strangers.shrink_to_fit();
         }
-        let counted = self.strangers.check_key(&address);
+        let counted = self.strangers.check_key(&network(address));
         counted.map_err(|busy| too_many(busy.wait_time_from(self.clock.now())))
     }
 }

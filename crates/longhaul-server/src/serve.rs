@@ -9,13 +9,13 @@ use std::time::Duration;
 use longhaul_engine::Error;
 use longhaul_engine::tail::Source;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
-use crate::connection;
-use crate::limits::{CONNECTIONS_MAX, GOODBYE_WAIT};
+use crate::connection::{self, Accepted};
+use crate::connections::{ConnectionLimits, Connections};
+use crate::limits::GOODBYE_WAIT;
 use crate::routes::router;
 
 /// When the system has no room for another connection, it is asked again after this.
@@ -60,15 +60,19 @@ pub async fn serve(
 }
 
 async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &CancellationToken) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let limits = ConnectionLimits::for_process(app.options().connections_max);
+    let connections = Connections::new(limits);
     let router = router(app.clone());
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
-            return;
-        };
+        connections.available().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let served = connection::serve(stream, peer, app.clone(), router.clone());
+                let accepted = Accepted {
+                    stream,
+                    peer,
+                    counted: Arc::new(connections.open(peer.ip())),
+                };
+                let served = connection::serve(accepted, app.clone(), router.clone());
                 let cut = cut.clone();
                 crew.spawn(async move {
                     tokio::select! {
@@ -76,7 +80,6 @@ async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &Canc
                         () = served => {}
                         () = cut.cancelled() => {}
                     }
-                    drop(seat);
                 });
             }
             Err(error) => {

@@ -56,6 +56,15 @@ impl From<Error> for Problem {
     }
 }
 
+/// The problem of a request whose change is committed and whose result can't be read.
+pub(crate) fn after_commit(error: Error) -> Problem {
+    tracing::warn!(%error, "a change was committed, but its result could not be read");
+    let words = "the change was committed, but its result could not be read now";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", words)
+        .hint("GET it, or send the request again with the same Idempotency-Key")
+        .retry_after(1)
+}
+
 fn store(fault: &StoreError, code: &'static str) -> Problem {
     match fault {
         StoreError::Full { .. } => {

@@ -9,6 +9,7 @@ mod suite {
     mod keys;
     mod kit;
     mod links;
+    mod load;
     mod log;
     mod once;
     mod pages;

@@ -27,6 +27,7 @@ mod suite {
     mod front;
     mod hostile_clone;
     mod judges;
+    mod keyed_kills;
     mod likeness;
     mod look_cli;
     mod mcp_cli;

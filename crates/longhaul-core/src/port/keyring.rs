@@ -10,12 +10,17 @@ use crate::access::Role;
 use crate::id::{GateId, KeyName};
 use crate::port::store::StoreError;
 use crate::raw::Hash;
+use crate::request::Effect;
 use crate::time::{Millis, Timestamp};
+
+pub use crate::request::ReplyKey;
 
 /// Keys, passes, links and kept answers.
 #[async_trait]
 pub trait Keyring: Send + Sync + std::fmt::Debug {
-    /// Takes a key in; false: a key that is not revoked has this name.
+    /// Takes a key in; false: a key that is not revoked has this name. A key that an
+    /// earlier attempt at the same request has made is revoked first: its secret was
+    /// never shown to anybody.
     async fn add_key(&self, key: NewKey) -> Result<bool, StoreError>;
 
     /// The key with this hash, whether it still counts or not.
@@ -54,8 +59,8 @@ pub trait Keyring: Send + Sync + std::fmt::Debug {
     /// Keeps the answer of a request that was begun, if it has none yet.
     async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Result<(), StoreError>;
 
-    /// Forgets a request that was begun and came to nothing: it may be sent again.
-    /// One that has its answer is not forgotten.
+    /// Ends an attempt that gave no answer: the request may be sent again at once.
+    /// What has its answer or its effect is not forgotten.
     async fn drop_reply(&self, of: ReplyKey) -> Result<(), StoreError>;
 }
 
@@ -72,6 +77,8 @@ pub struct NewKey {
     pub span: Option<Millis>,
     /// Who made it.
     pub by: String,
+    /// The request that it is made for, if that has an idempotency key.
+    pub request: Option<ReplyKey>,
 }
 
 /// A key as it stands.
@@ -157,15 +164,6 @@ pub struct LinkRow {
     pub by: String,
 }
 
-/// The name of a request: whose, and the key that they gave it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReplyKey {
-    /// Whose: another's keys are others.
-    pub principal: String,
-    /// The key.
-    pub key: String,
-}
-
 /// A request that must count once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyAsk {
@@ -199,6 +197,8 @@ pub enum Begun {
     Running,
     /// It was done, and this was the answer.
     Done(Reply),
+    /// It took effect, but its answer was not kept: answer it from the effect.
+    Applied(Effect),
     /// Another request has this name.
     Other,
 }

@@ -2,7 +2,7 @@
 //!
 //! Never: lets an edit pass that the model itself could not have called.
 
-use longhaul_core::id::{Epoch, GateId, Seq};
+use longhaul_core::id::{Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::{GatesAsk, Refused};
 use longhaul_core::port::tool::Stay;
@@ -106,6 +106,16 @@ impl Longhaul {
             Err(Refused::NoGate) => Err(Error::NoGate(gate)),
             Err(_) => Err(Error::Crowded(run)),
         }
+    }
+
+    /// What became of an answer that stands at this place of the journal.
+    pub async fn verdict_at(&self, run: RunId, seq: Seq) -> Result<Verdict, Error> {
+        let before = Seq(seq.0.saturating_sub(1));
+        let found = self.events(run, before, 1).await?;
+        Ok(match found.first().map(|entry| entry.event.kind()) {
+            Some("gate.voted") => Verdict::Counted(seq),
+            Some(_) | None => Verdict::Closed(seq),
+        })
     }
 
     /// Holds an edit to the tool's schema and to the rules that deny.

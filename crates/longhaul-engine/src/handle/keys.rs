@@ -90,6 +90,7 @@ impl Longhaul {
             hash: secret.hash(),
             span: ask.span,
             by: self.clean(ask.by),
+            request: self.request.clone(),
         };
         if !self.ports.keyring.add_key(key).await? {
             return Err(Error::KeyTaken(name));

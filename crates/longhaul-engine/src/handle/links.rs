@@ -81,6 +81,11 @@ impl Longhaul {
         Ok(secret)
     }
 
+    /// Whether there is such a link.
+    pub async fn has_link(&self, secret: &Secret) -> Result<bool, Error> {
+        Ok(self.ports.keyring.link(secret.hash()).await?.is_some())
+    }
+
     /// Where a link leads; none: nowhere.
     pub async fn follow_link(&self, secret: &Secret) -> Result<Option<OpenLink>, Error> {
         let Some(link) = self.ports.keyring.link(secret.hash()).await? else {

@@ -17,7 +17,7 @@ use longhaul_run::say::{Said, say};
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::lane_view::LaneView;
-use crate::ledger::fold;
+use crate::ledger::{fold, fold_outline};
 use crate::view::{BriefView, RunView};
 use crate::why_view::WhyView;
 
@@ -37,7 +37,7 @@ impl Longhaul {
     /// One run, whole.
     pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
         let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
-        let (folded, now) = fold(&self.ports, run).await?;
+        let (folded, now) = fold_outline(&self.ports, run).await?;
         Ok(RunView::of(&row, &folded, now))
     }
 
@@ -111,7 +111,7 @@ impl Longhaul {
 
     /// Why a run stands as it does, and what helps.
     pub async fn why(&self, run: RunId) -> Result<Said, Error> {
-        let (folded, _) = fold(&self.ports, run).await?;
+        let (folded, _) = fold_outline(&self.ports, run).await?;
         let mut said = say(&folded);
         let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
         // What the journal can't know stands in its row: a lane, a batch, a start.

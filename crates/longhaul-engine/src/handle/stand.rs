@@ -57,7 +57,7 @@ impl Longhaul {
     async fn close(&self, run: RunId, input: Input) -> Result<Closed, Error> {
         let (folded, now) = fold(&self.ports, run).await?;
         let batch = match decide(&folded, input, Moment::at(now)) {
-            Ok(batch) => batch,
+            Ok(batch) => self.marked(batch),
             Err(refusal @ (Refusal::Ended(_) | Refusal::Already(_))) => return Err(refusal.into()),
             Err(_) => return Ok(Closed::Driven),
         };

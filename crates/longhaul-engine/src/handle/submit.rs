@@ -17,6 +17,7 @@ use crate::events;
 use crate::handle::{Longhaul, within};
 use crate::task::Task;
 use crate::template;
+use crate::view::RunView;
 
 /// Where a task queues that names no inbox.
 const INBOX: &str = "default";
@@ -73,11 +74,38 @@ impl Longhaul {
             }
             runs.push(run);
         }
-        let ask = OpenAsk {
+        self.open(OpenAsk {
             runs,
             blobs,
             idempotency,
-        };
+        })
+        .await
+    }
+
+    /// Submits a task and shows its run. A new run that can't be read now is shown as
+    /// it was created: it stands, whatever the reading met.
+    pub async fn submit_and_show(&self, task: Task) -> Result<RunView, Error> {
+        let idempotency = self.once(std::slice::from_ref(&task));
+        let (new, definition) = self.prepare(task)?;
+        let submitted = self
+            .open(OpenAsk {
+                runs: vec![new.clone()],
+                blobs: vec![definition],
+                idempotency,
+            })
+            .await?;
+        let run = submitted.runs().first().copied().unwrap_or(new.id);
+        match (self.show(run).await, submitted) {
+            (Ok(view), _) => Ok(view),
+            (Err(error), Submitted::Before(_)) => Err(error),
+            (Err(error), Submitted::New(_)) => {
+                tracing::warn!(%run, %error, "a run was opened, but could not be read");
+                RunView::created(&new, self.ports.clock.now())
+            }
+        }
+    }
+
+    async fn open(&self, ask: OpenAsk) -> Result<Submitted, Error> {
         let submitted = match self.ports.store.open(ask).await? {
             Opened::New(runs) => Submitted::New(runs),
             Opened::Before(runs) => Submitted::Before(runs),

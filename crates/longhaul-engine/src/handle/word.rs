@@ -145,6 +145,7 @@ impl Longhaul {
         batch: Batch,
     ) -> Result<Result<Seq, Refused>, Error> {
         let author = Author::Outsider;
+        let batch = self.marked(batch);
         let append = Append { run, author, batch };
         match self.ports.store.append(append).await? {
             Appended::At { seq, .. } => {

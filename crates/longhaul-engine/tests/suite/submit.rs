@@ -5,6 +5,7 @@ use longhaul_engine::handle::Submitted;
 use longhaul_engine::{Error, Task};
 use serde_json::json;
 
+use crate::suite::house::shaky::Fault;
 use crate::suite::house::{House, plan};
 
 async fn rows(house: &House) -> usize {
@@ -109,4 +110,26 @@ async fn what_is_too_long_is_refused() {
         house.longhaul.submit(task).await.unwrap_err().code(),
         "bad_task"
     );
+}
+
+#[tokio::test]
+async fn a_run_that_stands_is_shown_although_it_cannot_be_read() {
+    let house = plan([]).open();
+    let task = || keyed("x", "k");
+    house.store.fail_reads(Fault::Broken, 1);
+    let first = house.longhaul.submit_and_show(task()).await.unwrap();
+    assert!(house.store.has_failed(), "the read failed");
+    let read = house.longhaul.show(first.id).await.unwrap();
+    assert_eq!(json!(first.input), json!(read.input));
+    assert_eq!(
+        (first.status, first.agent),
+        (read.status, read.agent.clone())
+    );
+    // Sent again it made nothing, so that a failed read is a fault of its own.
+    house.store.fail_reads(Fault::Broken, 1);
+    let again = house.longhaul.submit_and_show(task()).await;
+    assert!(matches!(again, Err(Error::Store(_))), "{again:?}");
+    let again = house.longhaul.submit_and_show(task()).await.unwrap();
+    assert_eq!(again.id, first.id);
+    assert_eq!(rows(&house).await, 1);
 }

@@ -109,6 +109,10 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
+    pub(crate) fn clear(&mut self) {
+        Arc::make_mut(&mut self.messages).clear();
+    }
+
     pub(crate) fn compact(&mut self, compacted: &MemoryCompacted) {
         let messages = Arc::make_mut(&mut self.messages);
         let replaced = compacted.replaced.min(messages.len());

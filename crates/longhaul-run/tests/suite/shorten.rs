@@ -2,6 +2,8 @@
 //! that fails.
 
 use longhaul_core::event::Event;
+use longhaul_run::Run;
+use longhaul_run::say::say;
 
 use super::policies::plain;
 use super::world::script::check;
@@ -271,4 +273,37 @@ fn a_crash_while_it_is_shortened_loses_nothing() {
         err stopped     => turn.failed(stopped) run.cancelled | cancelled
     "#,
     );
+}
+
+#[test]
+fn an_outline_says_the_same_without_the_conversation() {
+    let world = check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.perceived turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        sum 3           => memory.compacted turn.started
+        call read/pure  => turn.completed tool.started(t3.1)
+        pour t3.1 6000  => tool.completed(t3.1) turn.started
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    for end in 1..=world.entries.len() {
+        let entries = &world.entries[..end];
+        let whole = Run::replay(entries).unwrap();
+        let mut outline = Run::begin(&entries[0]).unwrap();
+        for entry in &entries[1..] {
+            outline.apply_outline(entry).unwrap();
+            assert!(outline.transcript().messages().is_empty());
+        }
+        assert_eq!(say(&outline), say(&whole));
+        assert_eq!(outline.outcome(), whole.outcome());
+        assert_eq!(outline.tools_called(), whole.tools_called());
+        assert_eq!(outline.transcript().model(), whole.transcript().model());
+        assert_eq!(outline.status(), whole.status());
+    }
 }

@@ -2,23 +2,24 @@
 //!
 //! Never: a yes to anything but what was shown. An approval names its digest.
 
-use axum::extract::State;
 use axum::response::Response;
 use longhaul_core::policy::gate::{Answer, Decision, Scope};
 use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::request::Effect;
 use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Verdict;
 use longhaul_engine::schema;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::app::App;
 use crate::body::Json;
 use crate::caller::Approver;
+use crate::once::RequestHandle;
 use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::ok;
 use crate::spelled::GateWord;
+use crate::trouble::after_commit;
 
 /// An answer to be given.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -164,15 +165,18 @@ fn text(payload: RawJson) -> Result<String, Problem> {
     responses((status = 200, description = "What came of it", body = Answered)),
 )]
 pub(crate) async fn answer(
-    State(app): State<App>,
+    RequestHandle { longhaul, effect }: RequestHandle,
     caller: Approver,
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,
 ) -> Result<Response, Problem> {
     let answer = body.read(caller.name())?;
     let decision = answer.decision.as_str();
-    let verdict = app.longhaul().answer(gate, answer).await?;
-    let gate = GateView::from(&app.longhaul().gate(gate).await?);
+    let verdict = match effect {
+        Some(Effect::Events { run, seq }) => longhaul.verdict_at(run, seq).await?,
+        Some(Effect::Key(_)) | None => longhaul.answer(gate, answer).await?,
+    };
+    let gate = GateView::from(&longhaul.gate(gate).await.map_err(after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "answered");
     let (verdict, seq) = match verdict {
         Verdict::Closed(seq) => (Came::Closed, seq.0),

@@ -117,9 +117,8 @@ pub(crate) async fn post(
     let mut task = body.read(inbox, agent, &caller)?;
     let named = task.idempotency_key.take().or(key);
     task.idempotency_key = own_key(&caller, named);
-    let run = submit(&app, &caller, task).await?;
-    let view = app.longhaul().show(run).await?;
-    made(&format!("/v1/runs/{run}"), &view)
+    let view = submit(&app, &caller, task).await?;
+    made(&format!("/v1/runs/{}", view.id), &view)
 }
 
 /// Which inbox, and the key that the request is sent under.

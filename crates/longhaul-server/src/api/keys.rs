@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Admin;
+use crate::once::RequestHandle;
 use crate::params::Name;
 use crate::problem::Problem;
 use crate::reply::{List, made_secret, ok};
@@ -68,7 +69,7 @@ pub(crate) async fn list(State(app): State<App>, _: Admin) -> Result<Response, P
     responses((status = 201, description = "The key, shown this once", body = Made)),
 )]
 pub(crate) async fn make(
-    State(app): State<App>,
+    request: RequestHandle,
     caller: Admin,
     Json(body): Json<KeyBody>,
 ) -> Result<Response, Problem> {
@@ -81,7 +82,7 @@ pub(crate) async fn make(
         span: body.expires_in_ms.map(span).transpose()?,
         by: caller.name().to_owned(),
     };
-    let key = app.longhaul().make_key(ask).await?;
+    let key = request.longhaul.make_key(ask).await?;
     let secret = key.secret.reveal().to_owned();
     let key = key.key;
     let (name, role) = (&key.name, key.role.as_str());

@@ -2,8 +2,10 @@
 //!
 //! Never: changes anything.
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use http_body_util::BodyExt as _;
 use longhaul_engine::transcript_view::TranscriptView;
 use longhaul_engine::view::RunView;
 use longhaul_engine::why_view::WhyView;
@@ -26,6 +28,7 @@ pub(crate) async fn show(
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
+    let _permit = app.fold_permit().await?;
     ok(&app.longhaul().show(run).await?)
 }
 
@@ -40,7 +43,15 @@ pub(crate) async fn transcript(
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    ok(&app.longhaul().transcript(run).await?)
+    let permit = app.transcript_permit().await?;
+    let response = ok(&app.longhaul().transcript(run).await?)?;
+    // It is in memory until it is sent.
+    Ok(response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &permit;
+            frame
+        }))
+    }))
 }
 
 /// Says why a run stands as it does, and what helps.
@@ -54,5 +65,6 @@ pub(crate) async fn why(
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
+    let _permit = app.fold_permit().await?;
     ok(&app.longhaul().why_view(run).await?)
 }

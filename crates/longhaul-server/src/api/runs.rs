@@ -42,9 +42,8 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut task = body.read(&caller)?;
     task.idempotency_key = own_key(&caller, said_key(&headers)?);
-    let run = submit(&app, &caller, task).await?;
-    let view = app.longhaul().show(run).await?;
-    made(&format!("/v1/runs/{run}"), &view)
+    let view = submit(&app, &caller, task).await?;
+    made(&format!("/v1/runs/{}", view.id), &view)
 }
 
 /// Lists runs, newest first.
@@ -83,6 +82,7 @@ pub(crate) async fn list(
     if brief {
         return ok(&rows);
     }
+    let _permit = app.fold_permit().await?;
     let mut data = Vec::with_capacity(rows.data.len());
     for row in &rows.data {
         data.push(app.longhaul().show(row.id).await?);

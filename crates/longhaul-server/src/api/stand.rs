@@ -2,21 +2,22 @@
 //!
 //! Never: returns before the word is on disk.
 
-use axum::extract::State;
 use axum::response::Response;
 use longhaul_core::access::Role;
+use longhaul_core::id::RunId;
 use longhaul_engine::view::RunView;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::task::BudgetBody;
-use crate::app::App;
 use crate::body::MaybeJson;
 use crate::caller::{Operator, may};
+use crate::once::RequestHandle;
 use crate::params::RunPath;
 use crate::problem::Problem;
 use crate::reply::ok;
 use crate::spelled::RunWord;
+use crate::trouble::after_commit;
 
 /// Why a run is ended.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -48,7 +49,7 @@ pub(crate) struct ResumeBody {
     responses((status = 200, description = "The run, ended or about to be", body = RunView)),
 )]
 pub(crate) async fn cancel(
-    State(app): State<App>,
+    request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
     MaybeJson(body): MaybeJson<CancelBody>,
@@ -57,9 +58,11 @@ pub(crate) async fn cancel(
         "" => format!("cancelled by {}", caller.name()),
         said => said.to_owned(),
     };
-    app.longhaul().cancel(run, caller.name(), &reason).await?;
+    if request.effect.is_none() {
+        request.longhaul.cancel(run, caller.name(), &reason).await?;
+    }
     tracing::info!(%run, caller = caller.name(), "told to end");
-    ok(&app.longhaul().show(run).await?)
+    shown(&request, run).await
 }
 
 /// Stills a run until somebody lets it go on.
@@ -70,14 +73,16 @@ pub(crate) async fn cancel(
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
 pub(crate) async fn pause(
-    State(app): State<App>,
+    request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
     MaybeJson(Nothing {}): MaybeJson<Nothing>,
 ) -> Result<Response, Problem> {
-    app.longhaul().pause(run, caller.name()).await?;
+    if request.effect.is_none() {
+        request.longhaul.pause(run, caller.name()).await?;
+    }
     tracing::info!(%run, caller = caller.name(), "told to stand still");
-    ok(&app.longhaul().show(run).await?)
+    shown(&request, run).await
 }
 
 /// Lets a run go on, maybe with more to spend.
@@ -88,7 +93,7 @@ pub(crate) async fn pause(
     responses((status = 200, description = "The run, ready to go on", body = RunView)),
 )]
 pub(crate) async fn resume(
-    State(app): State<App>,
+    request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
     MaybeJson(body): MaybeJson<ResumeBody>,
@@ -100,7 +105,15 @@ pub(crate) async fn resume(
             Some(budget.read()?.caps)
         }
     };
-    app.longhaul().resume(run, raise, caller.name()).await?;
+    if request.effect.is_none() {
+        request.longhaul.resume(run, raise, caller.name()).await?;
+    }
     tracing::info!(%run, caller = caller.name(), "told to go on");
-    ok(&app.longhaul().show(run).await?)
+    shown(&request, run).await
+}
+
+/// The run after its change was committed.
+async fn shown(request: &RequestHandle, run: RunId) -> Result<Response, Problem> {
+    let view = request.longhaul.show(run).await.map_err(after_commit)?;
+    ok(&view)
 }

@@ -155,6 +155,7 @@ pub(crate) async fn list(
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
+    let _permit = app.fold_permit().await?;
     let data = app.longhaul().steers(run).await?;
     ok(&List { data, next: None })
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use longhaul_core::access::Role;
-use longhaul_core::id::{BadId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
+use longhaul_core::id::{BadId, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::raw::RawJson;
@@ -17,6 +17,7 @@ use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::Known;
 use longhaul_engine::schema;
+use longhaul_engine::view::RunView;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
@@ -241,7 +242,7 @@ pub(crate) fn named<T>(
 }
 
 /// Submits a task after a look whether it can be done at all.
-pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunId, Problem> {
+pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunView, Problem> {
     let longhaul = app.longhaul();
     let agent = longhaul.agent(&task.agent).map_err(|like| {
         let name = task.agent.clone();
@@ -275,10 +276,10 @@ pub(crate) async fn submit(app: &App, caller: &Known, task: Task) -> Result<RunI
             ..no
         })?;
     }
-    let run = longhaul.submit(task).await?;
-    let caller = &caller.principal.name;
+    let view = longhaul.submit_and_show(task).await?;
+    let (run, caller) = (view.id, &caller.principal.name);
     tracing::info!(%run, agent = %agent.name, caller, "submitted");
-    Ok(run)
+    Ok(view)
 }
 
 #[cfg(test)]

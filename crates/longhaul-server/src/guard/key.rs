@@ -3,9 +3,11 @@
 //! Never: a route that is open because somebody forgot it. What needs no key is
 //! listed here, everything else does.
 
+use std::sync::Arc;
+
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, HeaderName, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use longhaul_core::access::{Principal, Role};
@@ -15,6 +17,7 @@ use longhaul_engine::secret::Secret;
 
 use crate::app::App;
 use crate::ask::Peer;
+use crate::connections::Connection;
 use crate::problem::Problem;
 
 /// Routes that need no key: they tell nothing, or bring a key of their own.
@@ -57,16 +60,18 @@ pub(crate) async fn key(State(app): State<App>, mut request: Request, next: Next
     let route = request.extensions().get::<MatchedPath>();
     if let Some(route) = route.filter(|route| OPEN.contains(&route.as_str())) {
         // Strangers behind a proxy must not starve those who look whether we live.
-        let counted = peer.filter(|_| !PROBES.contains(&route.as_str()));
-        if let Some(peer) = counted
-            && let Err(problem) = app.rates().of_stranger(peer.0.ip())
-        {
-            return problem.into_response();
+        if !PROBES.contains(&route.as_str()) {
+            match count_open(&app, peer, request.uri(), request.headers()).await {
+                Ok(true) => authenticated(&request),
+                Ok(false) => {}
+                Err(problem) => return problem.into_response(),
+            }
         }
         return next.run(request).await;
     }
     match admit(&app, peer, request.headers()).await {
         Ok((shown, known)) => {
+            authenticated(&request);
             let name = known.principal.name.clone();
             request.extensions_mut().insert(shown);
             request.extensions_mut().insert(known);
@@ -83,6 +88,42 @@ pub(crate) async fn key(State(app): State<App>, mut request: Request, next: Next
             }
             response
         }
+    }
+}
+
+/// Counts a request of a route without a key: by its link or session if that is valid,
+/// so that others at its address can't use up its rate, else by its address. Whether
+/// it has shown anything valid.
+async fn count_open(
+    app: &App,
+    peer: Option<Peer>,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<bool, Problem> {
+    let name = match uri.path().strip_prefix("/a/").map(Secret::shown) {
+        Some(link) if app.longhaul().has_link(&link).await? => {
+            Some(format!("link:{}", link.hash()))
+        }
+        Some(_) => None,
+        None => match shown(app, None, headers) {
+            Some(shown) => recognise(app, &shown)
+                .await?
+                .map(|known| known.principal.name),
+            None => None,
+        },
+    };
+    match (&name, peer) {
+        (Some(name), _) => app.rates().of_key(name)?,
+        (None, Some(peer)) => app.rates().of_stranger(peer.0.ip())?,
+        (None, None) => {}
+    }
+    Ok(name.is_some())
+}
+
+/// Tells the connection of a request that it has shown something valid.
+fn authenticated(request: &Request) {
+    if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+        connection.authenticate();
     }
 }
 

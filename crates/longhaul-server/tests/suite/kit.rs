@@ -5,6 +5,7 @@
 
 pub(super) mod client;
 pub(super) mod model;
+pub(super) mod reads;
 pub(super) mod ring;
 pub(super) mod sse;
 
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::suite::kit::client::{Answer, Ask, exchange, get, post};
 use crate::suite::kit::model::{Hand, Line, Shelf};
+use crate::suite::kit::reads::GatedReads;
 use crate::suite::kit::ring::Ring;
 
 /// So long a test waits for a fact before it fails; long enough for a machine that
@@ -120,7 +122,8 @@ impl Plan {
         self
     }
 
-    fn ports(&self, ring: &Arc<Ring>, store: &MemStore, models: &Arc<Shelf>) -> Ports {
+    fn ports(&self, ring: &Arc<Ring>, reads: &Arc<GatedReads>, models: &Arc<Shelf>) -> Ports {
+        let store = ring.store();
         let clock: Arc<dyn Clock> = match &self.clock {
             Some(clock) => Arc::new(clock.clone()),
             None => Arc::new(SystemClock),
@@ -132,7 +135,7 @@ impl Plan {
             Arc::new(Hand::new("look", EffectClass::Pure)),
         ];
         Ports {
-            store: Arc::new(store.clone()),
+            store: reads.clone(),
             shelves: Arc::new(store.clone()),
             keyring: ring.clone(),
             clock,
@@ -157,7 +160,8 @@ impl Plan {
         };
         let ring = Arc::new(Ring::new(store.clone()));
         let models = Arc::new(Shelf::new(self.lines.clone()));
-        let ports = self.ports(&ring, &store, &models);
+        let reads = Arc::new(GatedReads::new(store));
+        let ports = self.ports(&ring, &reads, &models);
         let mut roster = Roster::default();
         roster.register(self.agent);
         let longhaul = Longhaul::new(ports, roster, Defaults::default());
@@ -175,6 +179,7 @@ impl Plan {
             address,
             longhaul,
             ring,
+            reads,
             models,
             clock: self.clock,
             key,
@@ -198,6 +203,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) longhaul: Longhaul,
     pub(crate) ring: Arc<Ring>,
+    pub(crate) reads: Arc<GatedReads>,
     pub(crate) models: Arc<Shelf>,
     clock: Option<SimClock>,
     /// The machine's own key.

@@ -1,6 +1,7 @@
 //! Requests that are sent twice count once, whoever goes away meanwhile.
 
 use longhaul_core::access::Role;
+use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
 use crate::suite::kit::client::{Ask, Wire, ask, get, post};
@@ -303,4 +304,70 @@ async fn other_words_under_a_used_key_are_another_message_or_refused() {
         .map(|steer| steer["text"].as_str().unwrap())
         .collect();
     assert_eq!(texts, ["first", "second"]);
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_gets_the_first_answer() {
+    let server = asking().at_standing_clock().at_work().await;
+    server.ring.lose_replies();
+    let (answered, gate) = server.at_gate().await;
+    let [cancelled, paused] = [server.at_gate().await.0, server.at_gate().await.0];
+    let gate_path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
+    let yes = json!({ "decision": "approve", "digest": gate["digest"] });
+    let empty = json!({});
+    let cases = [
+        (post("/v1/runs", &task()), 201),
+        (post(format!("{gate_path}/answer"), &yes), 200),
+        (post(format!("/v1/runs/{cancelled}/cancel"), &empty), 200),
+        (post(format!("/v1/runs/{paused}/pause"), &empty), 200),
+        (post(format!("/v1/runs/{paused}/resume"), &empty), 200),
+        (
+            post(
+                format!("/v1/runs/{paused}/steer"),
+                &json!({ "text": "left" }),
+            ),
+            202,
+        ),
+    ];
+    for (place, (asked, status)) in cases.into_iter().enumerate() {
+        let asked = asked.once(&format!("k{place}"));
+        let first = server.ask(asked.clone()).await.expect(status);
+        for _ in 0..2 {
+            // Its server is taken for dead.
+            server.clock().advance(Millis::from_secs(61));
+            let again = server.ask(asked.clone()).await.expect(status);
+            for field in ["id", "seq", "verdict", "gate"] {
+                assert_eq!(again[field], first[field], "{asked:?}");
+            }
+        }
+    }
+    let gate = server.look(&gate_path).await;
+    assert_eq!(gate["answers"].as_array().unwrap().len(), 1);
+    for (run, kind) in [
+        (&answered, "gate.answered"),
+        (&cancelled, "run.cancelled"),
+        (&paused, "run.resumed"),
+    ] {
+        let events = server.look(format!("/v1/runs/{run}/events")).await;
+        let events = events["data"].as_array().unwrap();
+        let count = events.iter().filter(|event| event["type"] == kind).count();
+        assert_eq!(count, 1, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_whose_secret_was_never_shown_is_replaced() {
+    let server = plan([]).at_standing_clock().open().await;
+    server.ring.lose_replies();
+    let asked = post("/v1/keys", &json!({ "name": "ci", "role": "viewer" })).once("k");
+    let mut secrets = Vec::new();
+    for _ in 0..3 {
+        let made = server.ask(asked.clone()).await.expect(201);
+        secrets.push(made["secret"].as_str().unwrap().to_owned());
+        server.clock().advance(Millis::from_secs(61));
+    }
+    for (secret, status) in secrets.iter().zip([401, 401, 200]) {
+        let seen = server.ask(get("/v1/runs").shows(secret)).await;
+        assert_eq!(seen.status, status);
+    }
 }

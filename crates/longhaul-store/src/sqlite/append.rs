@@ -86,6 +86,7 @@ fn grow(tx: &Tx<'_>, growth: &Growth) -> Result<Result<Seq, Appended>, Stop> {
     let subject = Subject {
         run: growth.run,
         may_queue,
+        last: tail.after.plus(growth.count()),
     };
     for one in &growth.changes {
         change(tx, subject, one)?;

@@ -43,6 +43,11 @@ fn free_everything(conn: &Connection) -> Result<i64> {
         (from_standing(Standing::Dead),),
     )?;
     // Only a driver serves: whoever began a request and has not answered is gone.
-    conn.execute("DELETE FROM reply WHERE status IS NULL", ())?;
+    // What took effect is kept, so that the request is answered and not repeated.
+    conn.execute(
+        "DELETE FROM reply WHERE status IS NULL AND effect IS NULL",
+        (),
+    )?;
+    conn.execute("UPDATE reply SET lease_until = 0 WHERE status IS NULL", ())?;
     Ok(boot)
 }

@@ -3,14 +3,15 @@
 //! Never: decides which changes go with a fact.
 
 use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState};
-use longhaul_core::id::RunId;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::request::Effect;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
 use crate::sqlite::fault::Stop;
 use crate::sqlite::new_run::{Opening, open_run};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::{blob, budget, gate, head, seat, shelf, steer, timer, usage};
+use crate::sqlite::{blob, budget, gate, head, reply, seat, shelf, steer, timer, usage};
 
 /// Whose batch it is.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct Subject {
     pub(crate) run: RunId,
     /// It may stand in a queue: nobody drives it.
     pub(crate) may_queue: bool,
+    /// The place of the batch's last event.
+    pub(crate) last: Seq,
 }
 
 /// Carries one change out, or says why a row does not allow it.
@@ -49,6 +52,10 @@ pub(crate) fn change(tx: &Tx<'_>, subject: Subject, change: &Change) -> Result<(
         Change::SetSandbox(row) => Ok(set_sandbox(tx, row)?),
         Change::PutDefinition(content) => Ok(blob::define(tx, content)?),
         Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
+        Change::MarkReply(of) => {
+            let seq = subject.last;
+            Ok(reply::mark(tx, of, &Effect::Events { run, seq })?)
+        }
     }
 }
 

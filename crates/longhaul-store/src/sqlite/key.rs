@@ -5,10 +5,12 @@
 use longhaul_core::id::KeyName;
 use longhaul_core::port::keyring::{KeyRow, NewKey};
 use longhaul_core::raw::Hash;
+use longhaul_core::request::Effect;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{hash, maybe_time, name, role, time};
+use crate::sqlite::reply;
 use crate::sqlite::tx::Tx;
 
 /// So old may the note of a key's last use be.
@@ -27,6 +29,16 @@ const REVOKE: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND rev
 
 /// Takes a key in; false: its name is taken.
 pub(crate) fn add(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
+    let earlier = match &key.request {
+        Some(of) => reply::effect(tx, of)?,
+        None => None,
+    };
+    if let Some(Effect::Key(unseen)) = earlier {
+        tx.run(
+            "UPDATE api_key SET revoked_at = ?2 WHERE hash = ?1 AND revoked_at IS NULL",
+            params![unseen.bytes(), tx.now_micros()],
+        )?;
+    }
     let taken = "SELECT 1 FROM api_key WHERE name = ?1 AND revoked_at IS NULL";
     if tx
         .one(taken, params![key.name.as_str()], |_| Ok(()))?
@@ -46,6 +58,9 @@ pub(crate) fn add(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
             key.span.map(|span| tx.now.plus(span).as_micros()),
         ],
     )?;
+    if let Some(of) = &key.request {
+        reply::mark(tx, of, &Effect::Key(key.hash))?;
+    }
     Ok(true)
 }
 

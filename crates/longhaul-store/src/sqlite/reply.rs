@@ -4,15 +4,17 @@
 //! takes nothing back from who took its place.
 
 use longhaul_core::port::keyring::{Begun, Reply, ReplyAsk, ReplyKey};
+use longhaul_core::request::Effect;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::hash;
+use crate::sqlite::column::{hash, json, to_json};
 use crate::sqlite::tx::Tx;
 
-/// A request that was begun and is neither over nor in a dead one's hands.
-pub(crate) const BEFORE: &str = "SELECT body, status, location, answer FROM reply
+/// A request that has an answer or an effect, or is in progress.
+pub(crate) const BEFORE: &str =
+    "SELECT body, status, location, answer, effect, lease_until > ?3 FROM reply
       WHERE principal = ?1 AND key = ?2 AND until > ?3
-        AND (status IS NOT NULL OR lease_until > ?3)";
+        AND (status IS NOT NULL OR effect IS NOT NULL OR lease_until > ?3)";
 
 /// Begins a request.
 pub(crate) fn begin(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<Begun> {
@@ -20,14 +22,40 @@ pub(crate) fn begin(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<Begun> {
     let known = tx.one(
         BEFORE,
         params![of.principal, of.key, tx.now_micros()],
-        |row| Ok((hash(row, 0)?, reply(row)?)),
+        |row| Ok((hash(row, 0)?, reply(row)?, effect_in(row, 4)?, row.get(5)?)),
     )?;
     match known {
         None => write(tx, ask).map(|()| Begun::Mine),
-        Some((body, _)) if body != ask.body => Ok(Begun::Other),
-        Some((_, None)) => Ok(Begun::Running),
-        Some((_, Some(reply))) => Ok(Begun::Done(reply)),
+        Some((body, ..)) if body != ask.body => Ok(Begun::Other),
+        Some((_, Some(reply), ..)) => Ok(Begun::Done(reply)),
+        Some((_, None, Some(effect), false)) => {
+            tx.run(
+                "UPDATE reply SET lease_until = ?3 WHERE principal = ?1 AND key = ?2",
+                params![of.principal, of.key, tx.now.plus(ask.lease).as_micros()],
+            )?;
+            Ok(Begun::Applied(effect))
+        }
+        Some((_, None, ..)) => Ok(Begun::Running),
     }
+}
+
+/// Stores what a request in progress has changed.
+pub(crate) fn mark(tx: &Tx<'_>, of: &ReplyKey, effect: &Effect) -> Result<()> {
+    tx.run(
+        "UPDATE reply SET effect = ?3 WHERE principal = ?1 AND key = ?2 AND status IS NULL",
+        params![of.principal, of.key, to_json(effect)?],
+    )?;
+    Ok(())
+}
+
+/// What an earlier attempt at a request has changed.
+pub(crate) fn effect(tx: &Tx<'_>, of: &ReplyKey) -> Result<Option<Effect>> {
+    let found = tx.one(
+        "SELECT effect FROM reply WHERE principal = ?1 AND key = ?2 AND status IS NULL",
+        params![of.principal, of.key],
+        |row| effect_in(row, 0),
+    )?;
+    Ok(found.flatten())
 }
 
 fn write(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<()> {
@@ -61,13 +89,22 @@ pub(crate) fn keep(tx: &Tx<'_>, of: &ReplyKey, reply: &Reply) -> Result<()> {
     Ok(())
 }
 
-/// Forgets a request that was begun and has no answer.
+/// Ends an attempt without an answer, and forgets a request without an effect.
 pub(crate) fn forget(tx: &Tx<'_>, of: &ReplyKey) -> Result<()> {
-    tx.run(
-        "DELETE FROM reply WHERE principal = ?1 AND key = ?2 AND status IS NULL",
-        params![of.principal, of.key],
-    )?;
+    for sql in [
+        "DELETE FROM reply
+          WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
+        "UPDATE reply SET lease_until = 0
+          WHERE principal = ?1 AND key = ?2 AND status IS NULL",
+    ] {
+        tx.run(sql, params![of.principal, of.key])?;
+    }
     Ok(())
+}
+
+fn effect_in(row: &Row<'_>, place: usize) -> Result<Option<Effect>> {
+    let text: Option<String> = row.get(place)?;
+    text.map(|_| json(row, place)).transpose()
 }
 
 fn reply(row: &Row<'_>) -> Result<Option<Reply>> {

@@ -31,6 +31,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "notes",
         sql: include_str!("../../migrations/sqlite/0003_notes.sql"),
     },
+    Migration {
+        name: "reply_effect",
+        sql: include_str!("../../migrations/sqlite/0004_reply_effect.sql"),
+    },
 ];
 
 /// The schema that this build works with.

@@ -30,6 +30,7 @@ pub(crate) fn new_key(name: &str) -> NewKey {
         hash: Hash::of(name.as_bytes()),
         span: None,
         by: "cli:root".to_owned(),
+        request: None,
     }
 }
 

@@ -1,10 +1,14 @@
 //! One process drives, any other looks on.
 
+use longhaul_core::change::Change;
 use longhaul_core::id::Seq;
+use longhaul_core::port::keyring::{Begun, ReplyAsk, ReplyKey};
 use longhaul_core::port::shelves::Shelves as _;
 use longhaul_core::port::store::{
-    Append, Author, PruneAsk, RowsAsk, Standing, Store as _, StoreError,
+    Append, Appended, Author, PruneAsk, RowsAsk, Standing, Store as _, StoreError,
 };
+use longhaul_core::raw::Hash;
+use longhaul_core::request::Effect;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_store::{Options, Role, open};
@@ -285,4 +289,37 @@ async fn a_look_that_takes_too_long_is_cut_off() {
     let error = rows(usize::MAX).await.unwrap_err();
     assert!(matches!(error, StoreError::Database { .. }), "{error}");
     assert_eq!(rows(10).await.unwrap(), 10, "the next look sees as before");
+}
+
+#[tokio::test]
+async fn a_request_is_repeatable_at_once_after_its_server_died() {
+    let folder = Folder::new();
+    let ask = |key: &str| ReplyAsk {
+        of: ReplyKey {
+            principal: "key:ops".to_owned(),
+            key: key.to_owned(),
+        },
+        body: Hash::of(b"body"),
+        keep: Millis::from_secs(86_400),
+        lease: Millis::from_secs(60),
+    };
+    let world = folder.world(folder.drive());
+    let run = world.open(|_| {}).await;
+    for key in ["before", "after"] {
+        let begun = world.at.keyring.begin_reply(ask(key)).await.unwrap();
+        assert_eq!(begun, Begun::Mine);
+    }
+    let mut batch = says([cancel_requested()]);
+    batch.changes.push(Change::MarkReply(ask("after").of));
+    let Appended::At { seq, .. } = world.tell(run, batch).await else {
+        panic!("the run takes it");
+    };
+    drop(world);
+
+    let world = folder.world(folder.drive());
+    let begin = async |key: &str| world.at.keyring.begin_reply(ask(key)).await.unwrap();
+    assert_eq!(begin("before").await, Begun::Mine);
+    let applied = Begun::Applied(Effect::Events { run, seq });
+    assert_eq!(begin("after").await, applied);
+    assert_eq!(begin("after").await, Begun::Running);
 }

@@ -31,7 +31,7 @@ fn the_file_is_made_as_it_should_be() {
         "user_version",
     ];
     let mark = i32::from_be_bytes(*b"Lhul").to_string();
-    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "3"]);
+    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "4"]);
     drop(store);
 }
 

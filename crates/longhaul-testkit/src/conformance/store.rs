@@ -41,6 +41,7 @@ pub mod prune;
 pub mod race;
 pub mod reap;
 pub mod repair;
+pub mod reply_effect;
 mod rounds;
 pub mod seat;
 pub mod seat_race;
@@ -215,6 +216,11 @@ macro_rules! each_store_check {
                 kept_answers_are_forgotten_in_time
                 one_of_many_spends_a_pass
                 one_of_many_begins_a_request
+            }
+            reply_effect {
+                an_attempt_may_end_anywhere
+                a_refused_batch_has_no_effect
+                a_repeated_request_replaces_its_own_key
             }
             list {
                 rows_say_how_a_run_stands

@@ -4,6 +4,7 @@
 
 use longhaul_core::change::{Batch, Change, HeadMove};
 use longhaul_core::port::store::{Append, Appended, Author, Refused};
+use longhaul_core::request::Effect;
 
 use crate::mem_store::rows::{Head, State};
 use crate::mem_store::tx::{Broken, Growth, Tx, Undo};
@@ -38,6 +39,12 @@ impl Tx<'_> {
         if author == Author::Outsider {
             self.hear(run, &batch.events);
         }
+        let mut request = None;
+        for change in &batch.changes {
+            if let Change::MarkReply(of) = change {
+                request = Some(of.clone());
+            }
+        }
         for change in batch.changes {
             self.change(run, change).map_err(|undo| match undo {
                 Undo::Say(why) => Undo::Say(Appended::Refused(why)),
@@ -49,6 +56,9 @@ impl Tx<'_> {
             epoch,
             events: &batch.events,
         })?;
+        if let Some(of) = request {
+            self.mark_reply(&of, Effect::Events { run, seq });
+        }
         Ok(Appended::At { seq, now: self.now })
     }
 

@@ -38,6 +38,8 @@ impl Tx<'_> {
             Change::PutDefinition(blob) => self.tables.definitions.put(blob.hash(), blob.content),
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::PutRule(row) => self.put_rule(run, row),
+            // The append stores it, which knows the place of the last event.
+            Change::MarkReply(_) => {}
         }
         Ok(())
     }

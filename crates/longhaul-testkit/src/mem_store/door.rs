@@ -6,6 +6,7 @@ use longhaul_core::id::KeyName;
 use longhaul_core::port::keyring::{Holder, KeyRow, LinkRow, NewKey, NewPass, PassKind, PassRow};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
+use longhaul_core::request::Effect;
 use longhaul_core::time::Millis;
 
 use crate::mem_store::rows::Tables;
@@ -30,6 +31,14 @@ impl Tables {
 impl Tx<'_> {
     /// Takes a key in; false: its name is taken.
     pub(crate) fn add_key(&mut self, key: NewKey) -> Result<bool, StoreError> {
+        let earlier = key.request.as_ref().and_then(|of| self.effect(of));
+        if let Some(Effect::Key(unseen)) = earlier
+            && let Some((place, _)) = self.tables.key(unseen)
+        {
+            let (place, now) = (*place, self.now);
+            let doors = &mut self.tables.doors;
+            doors.change(&place, |row| row.revoked_at = row.revoked_at.or(Some(now)));
+        }
         if self.tables.unrevoked(&key.name).is_some() {
             return Ok(false);
         }
@@ -51,6 +60,9 @@ impl Tx<'_> {
         };
         let place = self.tables.count();
         self.tables.doors.put(place, row);
+        if let Some(of) = &key.request {
+            self.mark_reply(of, Effect::Key(key.hash));
+        }
         Ok(true)
     }
 

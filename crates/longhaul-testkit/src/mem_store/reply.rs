@@ -4,6 +4,7 @@
 //! takes nothing back from who took its place.
 
 use longhaul_core::port::keyring::{Begun, Reply, ReplyAsk, ReplyKey};
+use longhaul_core::request::Effect;
 
 use crate::mem_store::rows::Request;
 use crate::mem_store::tx::Tx;
@@ -14,7 +15,8 @@ impl Tx<'_> {
         let now = self.now;
         let known = self.tables.replies.get(&ask.of);
         let known = known.filter(|known| {
-            known.until > now && (known.reply.is_some() || known.lease_until > now)
+            let stands = known.reply.is_some() || known.effect.is_some();
+            known.until > now && (stands || known.lease_until > now)
         });
         match known {
             None => {
@@ -23,16 +25,40 @@ impl Tx<'_> {
                     until: now.plus(ask.keep),
                     lease_until: now.plus(ask.lease),
                     reply: None,
+                    effect: None,
                 };
                 self.tables.replies.put(ask.of, request);
                 Begun::Mine
             }
             Some(known) if known.body != ask.body => Begun::Other,
-            Some(known) => match &known.reply {
-                None => Begun::Running,
-                Some(reply) => Begun::Done(reply.clone()),
+            Some(known) => match (&known.reply, &known.effect) {
+                (Some(reply), _) => Begun::Done(reply.clone()),
+                (None, Some(effect)) if known.lease_until <= now => {
+                    let effect = effect.clone();
+                    let requests = &mut self.tables.replies;
+                    requests.change(&ask.of, |request| {
+                        request.lease_until = now.plus(ask.lease);
+                    });
+                    Begun::Applied(effect)
+                }
+                (None, _) => Begun::Running,
             },
         }
+    }
+
+    /// Stores what a request in progress has changed.
+    pub(crate) fn mark_reply(&mut self, of: &ReplyKey, effect: Effect) {
+        self.tables.replies.change(of, |request| {
+            if request.reply.is_none() {
+                request.effect = Some(effect);
+            }
+        });
+    }
+
+    /// What an earlier attempt at a request has changed.
+    pub(crate) fn effect(&self, of: &ReplyKey) -> Option<Effect> {
+        let known = self.tables.replies.get(of)?;
+        known.effect.clone().filter(|_| known.reply.is_none())
     }
 
     /// Keeps the answer of a request that was begun and has none.
@@ -42,11 +68,16 @@ impl Tx<'_> {
         });
     }
 
-    /// Forgets a request that was begun and has no answer.
+    /// Ends an attempt without an answer, and forgets a request without an effect.
     pub(crate) fn drop_reply(&mut self, of: &ReplyKey) {
-        let known = self.tables.replies.get(of);
-        if known.is_some_and(|request| request.reply.is_none()) {
-            self.tables.replies.take(of);
+        let now = self.now;
+        let requests = &mut self.tables.replies;
+        match requests.get(of) {
+            Some(known) if known.reply.is_none() && known.effect.is_none() => {
+                requests.take(of);
+            }
+            Some(_) => requests.change(of, |request| request.lease_until = now),
+            None => {}
         }
     }
 }

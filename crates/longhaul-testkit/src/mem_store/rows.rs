@@ -18,6 +18,7 @@ use longhaul_core::port::keyring::{KeyRow, LinkRow, PassKind, PassRow, Reply, Re
 use longhaul_core::port::shelves::{Account, Checkpoint, Place};
 use longhaul_core::port::store::Standing;
 use longhaul_core::raw::Hash;
+use longhaul_core::request::Effect;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
@@ -242,6 +243,7 @@ pub(crate) struct Request {
     pub(crate) lease_until: Timestamp,
     /// None: it still runs.
     pub(crate) reply: Option<Reply>,
+    pub(crate) effect: Option<Effect>,
 }
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! A real server in a process of its own, and a plain way to ask it over HTTP:
 //! what the tests of `serve` and `dev` stand on.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -159,8 +159,18 @@ impl Answer {
 
 /// One request, such as `GET /livez`, on a connection of its own.
 pub(crate) fn http(address: &str, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    try_http(address, line, headers, body).unwrap()
+}
+
+/// The same; the error is a server that has not given a whole answer.
+pub(crate) fn try_http(
+    address: &str,
+    line: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = format!("{line} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -173,15 +183,21 @@ pub(crate) fn http(address: &str, line: &str, headers: &[(&str, &str)], body: &s
     }
     text.push_str("\r\n");
     text.push_str(body);
-    stream.write_all(text.as_bytes()).unwrap();
+    stream.write_all(text.as_bytes())?;
     let mut came = String::new();
-    stream.read_to_string(&mut came).unwrap();
+    stream.read_to_string(&mut came)?;
     let (head, body) = came.split_once("\r\n\r\n").unwrap_or((&came, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    Answer {
-        status: status.unwrap_or_else(|| panic!("{came:?}")),
+    let broken = || io::Error::other(format!("no whole answer: {came:?}"));
+    let answer = Answer {
+        status: status.ok_or_else(broken)?,
         head: head.to_owned(),
         body: body.to_owned(),
+    };
+    let length = answer.header("content-length");
+    match length.is_none_or(|length| length == body.len().to_string()) {
+        true => Ok(answer),
+        false => Err(broken()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Never: another answer than the store's.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
@@ -34,6 +35,7 @@ pub(crate) struct Ring {
     behind: MemStore,
     doors: Mutex<Vec<(Spot, Door)>>,
     fails: Mutex<Option<fn() -> StoreError>>,
+    loses_replies: AtomicBool,
 }
 
 impl Ring {
@@ -42,7 +44,18 @@ impl Ring {
             behind,
             doors: Mutex::default(),
             fails: Mutex::default(),
+            loses_replies: AtomicBool::new(false),
         }
+    }
+
+    /// The store behind it.
+    pub(crate) fn store(&self) -> &MemStore {
+        &self.behind
+    }
+
+    /// From now on no answer can be kept, as if the server died before that.
+    pub(crate) fn lose_replies(&self) {
+        self.loses_replies.store(true, Ordering::SeqCst);
     }
 
     /// From now on there is a door at this spot.
@@ -122,6 +135,9 @@ impl Keyring for Ring {
 
     async fn keep_reply(&self, of: ReplyKey, reply: Reply) -> Result<(), StoreError> {
         self.pass_at(Spot::Keep).await;
+        if self.loses_replies.load(Ordering::SeqCst) {
+            return Err(StoreError::Busy { at: "here".into() });
+        }
         self.behind.keep_reply(of, reply).await
     }
 

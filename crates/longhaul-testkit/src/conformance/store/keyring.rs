@@ -19,7 +19,7 @@ use crate::conformance::store::kit::World;
 
 /// The spans of every request in the checks.
 const KEEP: Millis = Millis(1_000);
-const LEASE: Millis = Millis(100);
+pub(super) const LEASE: Millis = Millis(100);
 /// So long a noted use of a key is good enough.
 const NOTED: Millis = Millis::from_secs(5 * 60);
 
@@ -345,7 +345,7 @@ pub async fn one_of_many_begins_a_request(world: World) {
             match begin(&world, &format!("p{round}"), "x").await {
                 Begun::Mine => true,
                 Begun::Running => false,
-                other @ (Begun::Done(_) | Begun::Other) => panic!("{other:?}"),
+                other @ (Begun::Done(_) | Begun::Applied(_) | Begun::Other) => panic!("{other:?}"),
             }
         };
         assert_eq!(many(&world, begins).await, 1, "round {round}");
@@ -371,13 +371,14 @@ async fn add(world: &World, name: &str, span: Option<Millis>, role: Role) -> boo
     added.expect("add key")
 }
 
-fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
+pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
     NewKey {
         name: key_name(name),
         role,
         hash: hash(name),
         span,
         by: "cli:root".to_owned(),
+        request: None,
     }
 }
 
@@ -401,7 +402,7 @@ async fn spent(world: &World, kind: PassKind, name: &str) -> Option<PassRow> {
     spent.expect("spend pass")
 }
 
-async fn begin(world: &World, principal: &str, body: &str) -> Begun {
+pub(super) async fn begin(world: &World, principal: &str, body: &str) -> Begun {
     let ask = ReplyAsk {
         of: of(principal),
         body: hash(body),
@@ -411,24 +412,24 @@ async fn begin(world: &World, principal: &str, body: &str) -> Begun {
     world.at.keyring.begin_reply(ask).await.expect("begin")
 }
 
-async fn keep(world: &World, principal: &str, reply: Reply) {
+pub(super) async fn keep(world: &World, principal: &str, reply: Reply) {
     let kept = world.at.keyring.keep_reply(of(principal), reply).await;
     kept.expect("keep");
 }
 
-async fn drop_reply(world: &World, principal: &str) {
+pub(super) async fn drop_reply(world: &World, principal: &str) {
     let dropped = world.at.keyring.drop_reply(of(principal)).await;
     dropped.expect("drop");
 }
 
-fn of(principal: &str) -> ReplyKey {
+pub(super) fn of(principal: &str) -> ReplyKey {
     ReplyKey {
         principal: principal.to_owned(),
         key: "k".to_owned(),
     }
 }
 
-fn reply(status: u16) -> Reply {
+pub(super) fn reply(status: u16) -> Reply {
     Reply {
         status,
         location: Some("/v1/runs/1".to_owned()),

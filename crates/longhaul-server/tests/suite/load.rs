@@ -1,0 +1,123 @@
+//! Load on one server: views that read long journals, connections that never finish a
+//! request, and wrong keys.
+
+use longhaul_core::time::Millis;
+use serde_json::json;
+
+use crate::suite::kit::client::{Wire, get, post};
+use crate::suite::kit::{Server, asking, plan};
+
+/// The views that read a journal at the same time.
+const FOLDS_MAX: usize = 4;
+const TRANSCRIPTS_MAX: usize = 2;
+
+/// Lets the server take in whatever was sent before.
+async fn settle(server: &Server) {
+    for _ in 0..5 {
+        server.look("/v1/runs?brief=true").await;
+    }
+}
+
+#[tokio::test]
+async fn views_of_a_run_are_limited_in_number() {
+    let server = plan([]).at_standing_clock().open().await;
+    let run = server.submit().await;
+    for (views, most) in [
+        (&["", "/why", "/steer"][..], FOLDS_MAX),
+        (&["/transcript"], TRANSCRIPTS_MAX),
+    ] {
+        let door = server.reads.shut();
+        let asked = |count: usize| {
+            let paths = views.iter().cycle().take(count);
+            let asked = paths.map(|view| get(format!("/v1/runs/{run}{view}")));
+            asked.collect::<Vec<_>>()
+        };
+        let mut wires = Vec::new();
+        for asked in asked(40) {
+            let mut wire = Wire::to(server.address).await;
+            wire.send(&asked.bytes(&server.host(), &server.key)).await;
+            wires.push(wire);
+        }
+        door.reached(most).await;
+        // Requests that wait too long are told to come back; what needs no journal is
+        // answered meanwhile. All together stays below the time limit of a request.
+        let mut refused = 0;
+        for _ in 0..2 {
+            settle(&server).await;
+            server.clock().advance(Millis::from_secs(11));
+            settle(&server).await;
+            for mut wire in std::mem::take(&mut wires) {
+                if !wire.has_come() {
+                    wires.push(wire);
+                    continue;
+                }
+                let answer = wire.answer().await.unwrap();
+                assert_eq!((answer.status, &*answer.problem()), (503, "too_many_views"));
+                assert_eq!(answer.header("retry-after"), Some("1"));
+                refused += 1;
+            }
+            if refused == 40 - most {
+                break;
+            }
+        }
+        assert_eq!((door.came(), refused), (most, 40 - most), "{views:?}");
+        door.open();
+        for mut wire in wires {
+            assert_eq!(wire.answer().await.unwrap().status, 200);
+        }
+        server.ask(asked(1).remove(0)).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn half_open_connections_shut_nobody_out() {
+    let server = plan([])
+        .options(|options| options.connections_max = 32)
+        .open()
+        .await;
+    let host = server.host();
+    let mut kept = Wire::to(server.address).await;
+    let asked = get("/v1/runs").bytes(&host, &server.key);
+    kept.send(&asked).await;
+    assert_eq!(kept.answer().await.unwrap().status, 200);
+    let mut half = Vec::new();
+    for _ in 0..200 {
+        let mut wire = Wire::to(server.address).await;
+        wire.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
+        half.push(wire);
+    }
+    for _ in 0..20 {
+        server.is_well().await;
+    }
+    // Whoever has shown a key keeps the connection.
+    kept.send(&asked).await;
+    assert_eq!(kept.answer().await.unwrap().status, 200);
+    // The oldest of the others were closed for the newer ones.
+    assert_eq!(half[0].read_all().await, b"");
+}
+
+#[tokio::test]
+async fn wrong_keys_do_not_shut_a_valid_link_out() {
+    let server = asking().at_work().await;
+    let (_, gate) = server.at_gate().await;
+    let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
+    let made = server
+        .ask(post(path, &json!({ "recipient": "anna" })))
+        .await;
+    let url = made.expect(201)["url"].as_str().unwrap().to_owned();
+    let link = url.split(&server.host()).nth(1).unwrap().to_owned();
+    for _ in 0..20 {
+        let mut status = 0;
+        while status != 429 {
+            let wrong = get("/v1/runs").shows("lh_wrong");
+            status = server.ask(wrong).await.status;
+        }
+        assert_eq!(server.ask(get(&link).bare()).await.status, 200);
+    }
+    // An invalid link is counted like a wrong key.
+    let mut status = 0;
+    while status != 429 {
+        status = server.ask(get("/a/none").bare()).await.status;
+        assert!(status == 404 || status == 429, "{status}");
+    }
+}
