@@ -56,7 +56,7 @@ fn project(model: &StandIn) -> Project {
     let url = &model.url;
     project.write(
         "longhaul.toml",
-        &format!("[worker]\npoll = \"10m\"\n[providers.mine]\napi = \"chat\"\nbase_url = \"{url}/v1\"\nkey_env = \"HOME\"\n"),
+        &format!("[worker]\npoll = \"10m\"\n[providers.mine]\napi = \"chat\"\nbase_url = \"{url}/v1\"\nkey_env = []\n"),
     );
     project.write("agents/buyer.md", &buyer("First", "vault_write"));
     project
