@@ -83,8 +83,9 @@ pub enum Change {
     PutRule(RuleRow),
     /// The account's caps are raised.
     SetCap(Raise),
-    /// The request under this key took effect with this batch. Nothing happens when
-    /// no such request is in progress.
+    /// The request under this key takes effect with this batch. Refused when it has
+    /// taken effect before or is not in progress: of two attempts at a request, one
+    /// that has outlived its lease and one that has replaced it, only one may do so.
     MarkReply(ReplyKey),
 }
 

@@ -261,6 +261,8 @@ pub enum Refused {
     TimerSpent,
     /// An outsider may not state this fact.
     NotOutside(&'static str),
+    /// The request has taken effect by another attempt, or is no longer in progress.
+    RequestApplied,
 }
 
 /// A run as lists show it. Everything in it follows from the journal.

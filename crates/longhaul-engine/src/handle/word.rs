@@ -178,6 +178,8 @@ fn no(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error {
             Some(steer) => Refusal::SteerSettled(steer).into(),
             None => Error::Crowded(run),
         },
+        // Sent again, it hears what the other attempt has changed.
+        Refused::RequestApplied => Error::Crowded(run),
         other @ (Refused::OverBudget(_)
         | Refused::NoSeat
         | Refused::LaneFull(_)

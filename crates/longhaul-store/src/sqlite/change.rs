@@ -54,7 +54,7 @@ pub(crate) fn change(tx: &Tx<'_>, subject: Subject, change: &Change) -> Result<(
         Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
         Change::MarkReply(of) => {
             let seq = subject.last;
-            Ok(reply::mark(tx, of, &Effect::Events { run, seq })?)
+            reply::apply(tx, of, &Effect::Events { run, seq })
         }
     }
 }

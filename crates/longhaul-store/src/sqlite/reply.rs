@@ -4,10 +4,12 @@
 //! takes nothing back from who took its place.
 
 use longhaul_core::port::keyring::{Begun, Reply, ReplyAsk, ReplyKey};
+use longhaul_core::port::store::Refused;
 use longhaul_core::request::Effect;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{hash, json, to_json};
+use crate::sqlite::fault::Stop;
 use crate::sqlite::tx::Tx;
 
 /// A request that has an answer or an effect, or is in progress.
@@ -39,7 +41,20 @@ pub(crate) fn begin(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<Begun> {
     }
 }
 
-/// Stores what a request in progress has changed.
+/// Stores the first effect of a request in progress, or refuses a second one.
+pub(crate) fn apply(tx: &Tx<'_>, of: &ReplyKey, effect: &Effect) -> Result<(), Stop> {
+    let applied = tx.run(
+        "UPDATE reply SET effect = ?3
+          WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
+        params![of.principal, of.key, to_json(effect)?],
+    )?;
+    match applied {
+        0 => Err(Stop::Refused(Refused::RequestApplied)),
+        _ => Ok(()),
+    }
+}
+
+/// Stores what a request in progress has changed, in the place of what it had changed.
 pub(crate) fn mark(tx: &Tx<'_>, of: &ReplyKey, effect: &Effect) -> Result<()> {
     tx.run(
         "UPDATE reply SET effect = ?3 WHERE principal = ?1 AND key = ?2 AND status IS NULL",

@@ -219,6 +219,7 @@ macro_rules! each_store_check {
             }
             reply_effect {
                 an_attempt_may_end_anywhere
+                two_attempts_have_one_effect
                 a_refused_batch_has_no_effect
                 a_repeated_request_replaces_its_own_key
             }

@@ -39,7 +39,7 @@ impl Tx<'_> {
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::PutRule(row) => self.put_rule(run, row),
             // The append stores it, which knows the place of the last event.
-            Change::MarkReply(_) => {}
+            Change::MarkReply(of) => return self.may_apply(&of),
         }
         Ok(())
     }

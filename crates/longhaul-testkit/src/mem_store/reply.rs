@@ -4,10 +4,11 @@
 //! takes nothing back from who took its place.
 
 use longhaul_core::port::keyring::{Begun, Reply, ReplyAsk, ReplyKey};
+use longhaul_core::port::store::Refused;
 use longhaul_core::request::Effect;
 
 use crate::mem_store::rows::Request;
-use crate::mem_store::tx::Tx;
+use crate::mem_store::tx::{Changed, Tx, refuse};
 
 impl Tx<'_> {
     /// Begins a request.
@@ -43,6 +44,15 @@ impl Tx<'_> {
                 }
                 (None, _) => Begun::Running,
             },
+        }
+    }
+
+    /// Refuses a second effect of a request, and any of one that is not in progress.
+    pub(crate) fn may_apply(&self, of: &ReplyKey) -> Changed {
+        let known = self.tables.replies.get(of);
+        match known.is_some_and(|known| known.reply.is_none() && known.effect.is_none()) {
+            true => Ok(()),
+            false => refuse(Refused::RequestApplied),
         }
     }
 

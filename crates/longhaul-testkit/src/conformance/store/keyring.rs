@@ -18,7 +18,7 @@ use crate::conformance::store::facts::{And as _, close_gate, ends, gate_spec, ra
 use crate::conformance::store::kit::World;
 
 /// The spans of every request in the checks.
-const KEEP: Millis = Millis(1_000);
+pub(super) const KEEP: Millis = Millis(1_000);
 pub(super) const LEASE: Millis = Millis(100);
 /// So long a noted use of a key is good enough.
 const NOTED: Millis = Millis::from_secs(5 * 60);

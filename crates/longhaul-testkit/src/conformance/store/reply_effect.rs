@@ -10,7 +10,7 @@ use longhaul_core::request::Effect;
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::facts::{answers, gate_spec, raises, steers};
-use crate::conformance::store::keyring::{LEASE, begin, drop_reply, keep, new_key, of, reply};
+use crate::conformance::store::keyring::{KEEP, LEASE, begin, drop_reply, keep, new_key, of, reply};
 use crate::conformance::store::kit::{World, refused, stands};
 
 /// How an attempt at a request ends without an answer.
@@ -64,7 +64,41 @@ pub async fn an_attempt_may_end_anywhere(world: World) {
     }
 }
 
-/// A batch that is refused leaves no effect, and one without a request leaves none.
+/// An attempt that outlives its lease and the one that replaces it: whichever appends
+/// first, only that one takes effect.
+pub async fn two_attempts_have_one_effect(world: World) {
+    let run = world.open(|_| {}).await;
+    let batch = |text: &str| marked(steers(world.ids.steer(), text), "anna");
+    for ends in [None, Some(201)] {
+        assert_eq!(begin(&world, "anna", "x").await, Begun::Mine);
+        end(&world, End::Lost).await;
+        assert_eq!(begin(&world, "anna", "x").await, Begun::Mine);
+        let Appended::At { seq, .. } = world.tell(run, batch("first")).await else {
+            panic!("the first to append");
+        };
+        if let Some(status) = ends {
+            keep(&world, "anna", reply(status)).await;
+        }
+        let late = world.tell(run, batch("second")).await;
+        assert_eq!(refused(late), Refused::RequestApplied, "{ends:?}");
+        end(&world, End::Dropped).await;
+        match ends {
+            None => {
+                let applied = Begun::Applied(Effect::Events { run, seq });
+                assert_eq!(begin(&world, "anna", "x").await, applied);
+                keep(&world, "anna", reply(200)).await;
+            }
+            Some(status) => {
+                let done = Begun::Done(reply(status));
+                assert_eq!(begin(&world, "anna", "x").await, done);
+            }
+        }
+        world.pass(KEEP);
+    }
+}
+
+/// A batch that is refused leaves no effect, and one of a request that is not in
+/// progress is refused: an attempt that replaced it may have failed.
 pub async fn a_refused_batch_has_no_effect(world: World) {
     let mut held = world.held(|_| {}).await;
     let gate = world.ids.gate();
@@ -75,9 +109,9 @@ pub async fn a_refused_batch_has_no_effect(world: World) {
         .tell(held.run, marked(answers(gate, "anna"), "anna"))
         .await;
     assert!(matches!(refused(late), Refused::GateClosed(..)));
-    // Nobody has begun this request: there is nothing to mark.
     let other = marked(steers(world.ids.steer(), "left"), "bert");
-    stands(&world.tell(held.run, other).await);
+    let other = world.tell(held.run, other).await;
+    assert_eq!(refused(other), Refused::RequestApplied);
     assert_eq!(begin(&world, "bert", "x").await, Begun::Mine);
     drop_reply(&world, "anna").await;
     assert_eq!(begin(&world, "anna", "y").await, Begun::Mine);
