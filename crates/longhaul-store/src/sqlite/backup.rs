@@ -24,6 +24,9 @@ const PAGES: i32 = 1_024;
 const BUSY: Duration = Duration::from_secs(5);
 /// Maximum number of names that are tried for a store that is kept.
 const KEPT_MAX: u32 = 1_000;
+/// What SQLite keeps beside a database. It belongs to the file that had the name when
+/// it was written: beside another one it would be replayed into that.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Copies the store in `from` to `to` as it is at one moment, checks the copy and gives
 /// it its name. Others may read and write meanwhile. What has this name is replaced.
@@ -82,10 +85,15 @@ impl Temp {
         Ok(Self(temp))
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file and gives it its name. What is beside the file that had this name
+    /// is removed before.
     fn name(&self, to: &Path) -> Result<(), StoreError> {
         let name = || {
             File::open(&self.0)?.sync_all()?;
+            for beside in BESIDE {
+                unless_missing(fs::remove_file(suffixed(to, beside)))?;
+            }
+            File::open(folder(to))?.sync_all()?;
             fs::rename(&self.0, to)?;
             File::open(folder(to))?.sync_all()
         };
@@ -96,7 +104,7 @@ impl Temp {
 impl Drop for Temp {
     fn drop(&mut self) {
         _ = fs::remove_file(&self.0);
-        for beside in ["-journal", "-wal", "-shm"] {
+        for beside in BESIDE {
             _ = fs::remove_file(suffixed(&self.0, beside));
         }
     }
@@ -147,7 +155,8 @@ fn steps(
     }
 }
 
-/// Moves a store out of the way, with the log that belongs to it.
+/// Gives a store a second name, with the log that belongs to it. It has its own name
+/// until another file gets that, so that there is a store at every moment.
 fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
     if !store.try_exists()? {
         return Ok(None);
@@ -160,14 +169,22 @@ fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
         .map(|number| suffixed(store, &format!(".replaced-{number}")))
         .find(|kept| !kept.exists());
     let kept = free.ok_or(io::ErrorKind::AlreadyExists)?;
-    for beside in ["", "-wal", "-shm"] {
+    for beside in BESIDE.into_iter().chain([""]) {
         let (old, new) = (suffixed(store, beside), suffixed(&kept, beside));
-        match fs::rename(old, new) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            moved => moved?,
-        }
+        // Some file systems have no second names.
+        let linked = fs::hard_link(&old, &new).or_else(|_| fs::rename(&old, &new));
+        unless_missing(linked)?;
     }
+    File::open(folder(store))?.sync_all()?;
     Ok(Some(kept))
+}
+
+/// The result, where a file that is not there is no error.
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// The path with this at the end of its name.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -125,6 +125,74 @@ async fn a_run_goes_on_from_a_restored_copy() {
     world.is(run, Status::Waiting, "child").await;
     assert_eq!(world.journal(run).await.len(), 4);
     world.is_in_order().await;
+}
+
+/// Writes to a database that is in use by another connection, so that its log stays.
+fn with_log(file: &Path) -> rusqlite::Connection {
+    let conn = connect(file);
+    conn.execute_batch("PRAGMA journal_mode = WAL; UPDATE run_head SET last = 9;")
+        .unwrap();
+    let reader = connect(file);
+    reader
+        .execute_batch("BEGIN; SELECT * FROM run_head;")
+        .unwrap();
+    conn.execute_batch("UPDATE run_head SET last = 8").unwrap();
+    assert!(log(file).metadata().unwrap().len() > 0);
+    reader
+}
+
+fn log(file: &Path) -> PathBuf {
+    file.with_extension("db-wal")
+}
+
+#[tokio::test]
+async fn the_log_of_an_older_copy_is_not_left_beside_a_new_one() {
+    let (folder, _) = filled().await;
+    copy(&folder, "copy.db").unwrap();
+    let to = folder.dir.path().join("copy.db");
+    let open = with_log(&to);
+    copy(&folder, "copy.db").unwrap();
+    assert!(!log(&to).exists());
+    assert_eq!(problems(&to), [""; 0]);
+    drop(open);
+}
+
+#[tokio::test]
+async fn the_log_of_a_replaced_store_stays_with_it() {
+    let (folder, _) = filled().await;
+    copy(&folder, "copy.db").unwrap();
+    let from = folder.dir.path().join("copy.db");
+    let open = with_log(&folder.file());
+    let (_, kept) = restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
+    assert!(!log(&folder.file()).exists());
+    assert_eq!(problems(&folder.file()), [""; 0]);
+    let kept = problems(&kept.unwrap());
+    let found = "its head says 8 events, its journal has 4";
+    assert!(kept.iter().any(|line| line.contains(found)), "{kept:?}");
+    drop(open);
+}
+
+#[tokio::test]
+async fn there_is_a_store_while_another_is_restored() {
+    let (folder, _) = filled().await;
+    copy(&folder, "copy.db").unwrap();
+    let from = folder.dir.path().join("copy.db");
+    let stop = AtomicBool::new(false);
+    let missing = thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut missing = 0;
+            while !stop.load(Ordering::Relaxed) {
+                missing += usize::from(!folder.file().exists());
+            }
+            missing
+        });
+        for _ in 0..10 {
+            restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        looks.join().unwrap()
+    });
+    assert_eq!(missing, 0);
 }
 
 #[tokio::test]
