@@ -123,7 +123,7 @@ pub(crate) fn private() -> OpenOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenFile {
     path: PathBuf,
-    /// Device and inode at the time of opening.
+    /// Device and inode at the time of opening; `None`: they could not be read.
     identity: Option<(u64, u64)>,
 }
 
@@ -132,26 +132,35 @@ impl OpenFile {
     pub(crate) fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            identity: identity(path),
+            identity: identity(path).ok(),
         }
     }
 
     /// Makes sure that the path still leads to the same file: what is written to one
     /// that was removed or replaced is lost.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match identity(&self.path) == self.identity {
-            true => Ok(()),
-            false => {
-                let path = self.path.display();
-                Err(format!("`{path}` was moved or deleted while it was open"))
+        let path = self.path.display();
+        match identity(&self.path) {
+            Ok(found) if self.identity.is_none_or(|opened| opened == found) => Ok(()),
+            Err(error) if !is_gone(&error) => {
+                tracing::warn!(store = %path, %error, "it can't be seen whether the file is in place");
+                Ok(())
             }
+            Ok(_) | Err(_) => Err(format!("`{path}` was moved or deleted while it was open")),
         }
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// Whether nothing has this path. Other errors of a look at it are transient, or say
+/// nothing about the file.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
 }
 
 /// Makes the file for a database, empty, unless it is there.
@@ -270,6 +279,25 @@ mod tests {
         ] {
             let refused = Place::parse(url).unwrap_err().to_string();
             assert!(refused.contains(way_out), "{refused}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_is_gone_is_out_of_place() {
+        let here = identity(Path::new("/")).ok();
+        let too_long = format!("/{}", "a".repeat(300));
+        for (path, identity, is_in_place) in [
+            ("/", here, true),
+            ("/", None, true),
+            ("/", here.map(|(device, inode)| (device, inode + 1)), false),
+            ("/no/such/file", here, false),
+            ("/dev/null/x", here, false),
+            // An error that says nothing about the file.
+            (&too_long, here, true),
+        ] {
+            let path = PathBuf::from(path);
+            let file = OpenFile { path, identity };
+            assert_eq!(file.check().is_ok(), is_in_place, "{file:?}");
         }
     }
 

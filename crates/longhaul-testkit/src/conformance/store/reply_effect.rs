@@ -10,7 +10,9 @@ use longhaul_core::request::Effect;
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::facts::{answers, gate_spec, raises, steers};
-use crate::conformance::store::keyring::{KEEP, LEASE, begin, drop_reply, keep, new_key, of, reply};
+use crate::conformance::store::keyring::{
+    KEEP, LEASE, begin, drop_reply, keep, new_key, of, reply,
+};
 use crate::conformance::store::kit::{World, refused, stands};
 
 /// How an attempt at a request ends without an answer.
