@@ -19,6 +19,7 @@ pub mod sender;
 pub mod slow;
 pub mod supplies;
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
-use longhaul_tool::{Files, Memory, Shell, Skills, Vault, memory, witness};
+use longhaul_tool::{Files, Location, Memory, Shell, Skills, Vault, memory, witness};
 
 use crate::agents::load::load;
 use crate::agents::loaded::Loaded;
@@ -147,6 +148,10 @@ pub fn open_forgetting(config: Config, opening: Opening) -> Result<House, Assemb
 
 fn open_at(url: String, config: Config, opening: Opening) -> Result<House, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    if let Location::Below { .. } = config.data_location() {
+        make_private(&config.data(), 0o700);
+        make_private(&config.data().join("longhaul.db"), 0o600);
+    }
     let store = Arc::new(longhaul_store::open(Options {
         holder: opening.holder,
         fatal: opening.fatal,
@@ -199,6 +204,16 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         store,
         served,
     })
+}
+
+/// Takes the permissions of others away from a file or folder of the user's own. Where that is not
+/// possible it stays as it is.
+fn make_private(path: &Path, mode: u32) {
+    let found = std::fs::symlink_metadata(path);
+    let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;
+    if found.is_ok_and(|found| is_open(&found)) {
+        _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+    }
 }
 
 /// The models that this project can ask.

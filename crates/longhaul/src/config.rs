@@ -19,4 +19,5 @@ pub mod secrets;
 pub mod settings;
 pub mod surroundings;
 pub mod value;
+mod tracked;
 mod whole;

@@ -5,7 +5,7 @@
 //! reads without a bound.
 
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use longhaul_tool::Location;
 use rustix::io::Errno;
@@ -20,7 +20,9 @@ pub(crate) enum Unread {
     #[error("leads out of the project: name a file inside of it")]
     Outside,
     /// What stands there leads somewhere else.
-    #[error("is a link that leads out of the project: put the file itself there")]
+    #[error(
+        "is a link that leads out of the project or to a hidden file: put the file itself there"
+    )]
     Linked,
     /// It is a folder, a pipe or a device.
     #[error("is no file")]
@@ -67,6 +69,18 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Unr
     let root = root.canonicalize()?;
     let real = root.join(name).canonicalize()?;
     let relative = real.strip_prefix(&root).map_err(|_| Unread::Linked)?;
+    // A link into `.longhaul` or to `.env` would show the keys in them.
+    let hides = |part: Component<'_>| {
+        let name = part.as_os_str().as_encoded_bytes();
+        name.starts_with(b".") && name != b".claude"
+    };
+    let plain: PathBuf = name
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .collect();
+    if relative != plain && relative.components().any(hides) {
+        return Err(Unread::Linked);
+    }
     // Opened by handles from the root: the links may lead elsewhere by now.
     let file = Location::below(&root, relative).ok_or(Unread::Linked)?;
     file.read(most)?.ok_or(Unread::Long(most))

@@ -125,15 +125,15 @@ async fn read_everything(folder: &Folder) -> Result<(), StoreError> {
 async fn a_newer_schema_is_refused_with_both_numbers() {
     let folder = filled().await;
     let conn = connect(&folder.file());
-    let step = "INSERT INTO migration VALUES (4, 'later', x'00', 0)";
+    let step = "INSERT INTO migration VALUES (5, 'later', x'00', 0)";
     conn.execute_batch(step).unwrap();
     drop(conn);
     let error = folder.open(Role::Driver).unwrap_err();
     let newer = matches!(
         error,
         StoreError::Newer {
-            found: 4,
-            known: 3,
+            found: 5,
+            known: 4,
             ..
         }
     );

@@ -77,9 +77,7 @@ fn log_file(config: &Config) -> Result<Location, String> {
     let set = config.tool("log_interaction").remove("file");
     match set.as_ref().map(serde_json::Value::as_str) {
         None => Ok(config.data_location().join(INTERACTIONS)),
-        Some(Some(file)) if !file.trim().is_empty() => {
-            Ok(config.location(LOG_FILE, Path::new(file)))
-        }
+        Some(Some(file)) if !file.trim().is_empty() => Ok(config.location(Path::new(file))),
         Some(_) => Err(format!("`{LOG_FILE}` is no text: write the path of a file")),
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn sender(
     let deliver = match set.as_ref().map(serde_json::Value::as_str) {
         None => Deliver::File(data.join(OUTBOX)),
         Some(Some(text)) => match text.parse().map_err(|bad| format!("`{DELIVER}`: {bad}"))? {
-            Deliver::File(file) => Deliver::File(config.location(DELIVER, &file.path())),
+            Deliver::File(file) => Deliver::File(config.location(&file.path())),
             other @ (Deliver::Command(_) | Deliver::Webhook(_)) => other,
         },
         Some(None) => return Err(format!("`{DELIVER}` is no text: write `file:PATH`")),

@@ -187,7 +187,16 @@ pub(crate) fn prepare(
         let (name, path) = (&agent.name, found.path.display());
         format!("`{name}` is {path} of this project, in place of the built-in agent")
     });
-    let notes = found.notes.iter().cloned().chain(replaced).chain(unbound);
+    let of_env_file = asked.iter().filter_map(|model| {
+        let provider = menu.providers.find(model.split_once('/')?.0).ok()?;
+        let (variable, _) = provider.key(&config.env)?;
+        let is_theirs = config.env.is_filed(variable);
+        is_theirs
+            .then(|| format!("`{model}` is asked with the key {variable} of the project's .env"))
+    });
+    let of_env_file: Vec<String> = of_env_file.collect();
+    let notes = found.notes.iter().cloned().chain(replaced);
+    let notes = notes.chain(of_env_file).chain(unbound);
     let notes = notes.chain(secrets::notes(&config)).collect();
     Ok(Prepared { task, asked, notes })
 }

@@ -13,19 +13,13 @@ use serde_json::Value as Json;
 use crate::config::fault::{Fault, Spot};
 use crate::config::key::{DELIVER, LOG_FILE, TRUST_FOLDERS};
 use crate::config::settings::{Config, StoreUrl};
+use crate::config::tracked::Tracked;
 use crate::config::value::Value;
 use crate::config::whole::spot;
 use crate::written::plain_line;
 
-/// What the runtime keeps in the data folder and opens by path.
-const KEPT: [&str; 6] = [
-    "longhaul.db",
-    "driver.lock",
-    "local.key",
-    "server.json",
-    "vault",
-    "cassettes",
-];
+/// What the runtime keeps in the data folder and opens by path, links included.
+const KEPT: [&str; 3] = ["longhaul.db", "vault", "cassettes"];
 
 /// What is wrong with the paths of this project.
 pub(crate) fn faults(config: &Config) -> Vec<Fault> {
@@ -36,15 +30,42 @@ pub(crate) fn faults(config: &Config) -> Vec<Fault> {
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = kept(config)
             .iter()
-            .filter_map(|path| link(&config.root, path))
+            .filter_map(|path| first_link(&config.root, path))
             .collect();
         links.dedup();
-        faults.extend(links.into_iter().map(linked));
+        faults.extend(links.into_iter().map(link_fault));
+        faults.extend(shipped(config));
     }
     faults
 }
 
-/// The fault of a setting of the project whose path leads out of it.
+/// The fault of data that a git repository brought along: its runs would be driven, and its keys
+/// would open the server.
+fn shipped(config: &Config) -> Option<Fault> {
+    let mut paths = Vec::new();
+    if let Location::Below { relative, .. } = config.data_location().join("local.key") {
+        paths.push(relative);
+    }
+    if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store() {
+        paths.push(relative);
+    }
+    paths.retain(|path| config.root.join(path).symlink_metadata().is_ok());
+    if paths.is_empty() {
+        return None;
+    }
+    let tracked = Tracked::of(&config.root)?;
+    let path = paths.into_iter().find(|path| tracked.has(path))?;
+    let data = path.parent().unwrap_or(&path).display();
+    Some(Fault {
+        message: format!(
+            "came with the git repository, so its runs and keys are not yours. Take it out with \
+             `git rm -r --cached {data}` and delete it, or name another folder with LONGHAUL_DATA"
+        ),
+        spot: Spot::File(path, None),
+    })
+}
+
+/// The fault of a setting of the project whose path is not for a project to choose.
 fn outside(config: &Config, key: &str) -> Option<Fault> {
     let setting = config.settings.get(key)?;
     if !setting.origin.is_project() {
@@ -67,16 +88,33 @@ fn outside(config: &Config, key: &str) -> Option<Fault> {
         (_, Value::Text(path) | Value::Any(Json::String(path))) => Some(PathBuf::from(path)),
         (_, _) => None,
     };
-    let path = path.filter(|path| Location::below(&config.root, path).is_none())?;
+    let path = path?;
+    let why = match Location::below(&config.root, &path) {
+        None => "leads out of the project",
+        Some(_) if is_in_git(&path) => "leads into a `.git` folder, where programs are run from",
+        // A line of JSON in a script or a hook would be run.
+        Some(_) if [DELIVER, LOG_FILE].contains(&key) && !is_json_lines(&path) => {
+            "is no file of JSON lines, whose name ends in `.jsonl`"
+        }
+        Some(_) => return None,
+    };
     Some(Fault {
         spot: spot(&setting.origin),
         message: plain_line(&format!(
-            "`{key}` leads out of the project: `{}`. A project's own file may only name paths \
-             inside of it. Set it in your own file (`longhaul config path` says where that is) or \
-             in the environment.",
+            "`{key}` {why}: `{}`. For another path set it in your own file (`longhaul config \
+             path` says where that is) or in the environment.",
             path.display()
         )),
     })
+}
+
+fn is_in_git(path: &Path) -> bool {
+    path.components()
+        .any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+}
+
+fn is_json_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "jsonl")
 }
 
 /// The files and folders that the runtime keeps below the project.
@@ -92,7 +130,7 @@ fn kept(config: &Config) -> Vec<PathBuf> {
 }
 
 /// The first component of `relative` that is a link.
-fn link(root: &Path, relative: &Path) -> Option<PathBuf> {
+fn first_link(root: &Path, relative: &Path) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     relative.components().find_map(|part| {
         path.push(part);
@@ -103,7 +141,7 @@ fn link(root: &Path, relative: &Path) -> Option<PathBuf> {
     })
 }
 
-fn linked(path: PathBuf) -> Fault {
+fn link_fault(path: PathBuf) -> Fault {
     Fault {
         message: "is a link, and a project's data is not followed through links: put the folder \
                   or file itself there, or name another folder with LONGHAUL_DATA"

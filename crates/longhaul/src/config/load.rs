@@ -4,7 +4,7 @@
 //! Never: stops at the first fault.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::confine;
 use crate::config::dotenv;
@@ -19,7 +19,7 @@ use crate::config::value::{Origin, Setting};
 use crate::config::whole;
 use crate::like;
 use crate::trust::VARIABLE;
-use crate::written::toml;
+use crate::written::{plain_line, toml};
 
 /// A setting that a flag of the command line makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
         pile.file(here, path, Owner::User);
     }
     let project = here.project().map(Path::to_path_buf);
-    if let Some(fault) = project.as_ref().and_then(|root| foreign(here, root, &pile)) {
+    let root = project.clone().unwrap_or_else(|| here.cwd.clone());
+    if let Some(fault) = foreign(here, &root, &pile) {
         return Err(ConfigError {
             faults: vec![fault],
         });
@@ -68,7 +69,6 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
             faults: pile.faults,
         });
     }
-    let root = project.clone().unwrap_or_else(|| here.cwd.clone());
     let config = Config {
         in_project: project.is_some(),
         project_file: project_file.filter(|path| path.is_file()),
@@ -104,13 +104,18 @@ fn foreign(here: &Surroundings, root: &Path, pile: &Pile) -> Option<Fault> {
     if variable(VARIABLE) == Some("1") || folders.iter().any(|folder| Path::new(folder) == root) {
         return None;
     }
-    let root = root.display();
+    let said = match here.said(root) {
+        said if said.as_os_str().is_empty() => PathBuf::from("."),
+        said => said,
+    };
+    let root = plain_line(&root.display().to_string());
     Some(Fault {
-        spot: Spot::File(here.said(Path::new(&root.to_string())), None),
+        spot: Spot::File(said, None),
         message: format!(
-            "this project belongs to another user (uid {owner}), so nothing of it is used. If you \
+            "this folder belongs to another user (uid {owner}), so nothing of it is used. If you \
              trust that user, add `[trust] folders = [\"{root}\"]` to your own file (`longhaul \
-             config path` says where that is), or set LONGHAUL_TRUST_FOLDERS={root}"
+             config path` says where that is), or set LONGHAUL_TRUST_FOLDERS='{root}'. Else work in \
+             a folder of your own"
         ),
     })
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json};
 use crate::config::env::Env;
 use crate::config::key::SECRETS;
 use crate::config::own_prices;
-use crate::config::value::{Origin, Setting, Value};
+use crate::config::value::{Setting, Value};
 
 /// The variable that switches the witness tools on.
 pub const WITNESS_FILE: &str = "LONGHAUL_TOOLS_WITNESS_FILE";
@@ -82,21 +82,16 @@ impl Config {
         self.data_location().path()
     }
 
-    /// The folder for what the runtime keeps. Unless the user chose it, it lies below the root
-    /// and no link leads to it.
+    /// The folder for what the runtime keeps.
     pub fn data_location(&self) -> Location {
         let data = self.text("data").unwrap_or_default();
-        self.location("data", Path::new(data))
+        self.location(Path::new(data))
     }
 
-    /// The location of a file that the setting `key` names. What the project itself or a default
-    /// names lies below the root, and no link leads to it.
-    pub(crate) fn location(&self, key: &str, path: &Path) -> Location {
-        let origin = self.settings.get(key).map(|setting| &setting.origin);
-        let is_users =
-            origin.is_some_and(|origin| !origin.is_project() && !matches!(origin, Origin::Default));
-        // Loading has refused paths of the project that lead out.
-        let below = Location::below(&self.root, path).filter(|_| !is_users);
+    /// The location of a file that a setting names. A relative path lies below the root, and no
+    /// link leads to it. Loading has refused other paths unless the user chose them.
+    pub(crate) fn location(&self, path: &Path) -> Location {
+        let below = Location::below(&self.root, path);
         below.unwrap_or_else(|| Location::Anywhere(self.root.join(path)))
     }
 
@@ -108,7 +103,7 @@ impl Config {
                 Some(path) => {
                     // `sqlite:///x` is how other programs write an absolute file.
                     let path = path.strip_prefix("//").unwrap_or(path);
-                    StoreUrl::Sqlite(self.location("store.url", Path::new(path)))
+                    StoreUrl::Sqlite(self.location(Path::new(path)))
                 }
                 None => StoreUrl::Postgres(url.to_owned()),
             },

@@ -13,6 +13,19 @@ pub const FILE_NAME: &str = "longhaul.toml";
 /// The folder with the data of a project.
 pub const DATA_NAME: &str = ".longhaul";
 
+/// What is used of a folder.
+const USED: [&str; 9] = [
+    FILE_NAME,
+    DATA_NAME,
+    "agents",
+    ".claude",
+    ".mcp.json",
+    ".env",
+    "scripts",
+    "skills",
+    "AGENTS.md",
+];
+
 /// The user who may do anything.
 const ROOT: u32 = 0;
 
@@ -27,7 +40,7 @@ pub struct Surroundings {
     pub filed: BTreeSet<String>,
     /// The user's home, if there is one.
     pub home: Option<PathBuf>,
-    /// The user that this process runs as. `None` means that nobody's files are refused.
+    /// The user that this process runs as. `None` disables the check of who owns a project.
     pub uid: Option<u32>,
 }
 
@@ -45,22 +58,20 @@ impl Surroundings {
             .find(|folder| folder.join(FILE_NAME).is_file() || folder.join(DATA_NAME).is_dir())
     }
 
-    /// Another user to whom a project's folder, its settings or its data belong. Root and the user
-    /// who called `sudo` are no strangers.
-    pub fn foreign_owner(&self, project: &Path) -> Option<u32> {
+    /// Another user to whom a folder, or what is used of it, belongs. Root and the user who
+    /// called `sudo` don't count as others.
+    pub fn foreign_owner(&self, folder: &Path) -> Option<u32> {
         let uid = self.uid?;
-        let sudo = self.var("SUDO_UID").filter(|_| uid == ROOT);
+        let sudo = self.var("SUDO_UID");
+        let sudo = sudo.filter(|_| uid == ROOT && !self.filed.contains("SUDO_UID"));
         let sudo = sudo.and_then(|sudo| sudo.parse::<u32>().ok());
-        let owned = [
-            project.to_path_buf(),
-            project.join(FILE_NAME),
-            project.join(DATA_NAME),
-        ];
-        let owners = owned
-            .iter()
-            .filter_map(|path| fs::symlink_metadata(path).ok());
-        let mut owners = owners.map(|found| found.uid());
-        owners.find(|owner| ![uid, ROOT].contains(owner) && Some(*owner) != sudo)
+        let owner = |path: &Path| fs::symlink_metadata(path).map(|found| found.uid()).ok();
+        let is_foreign = |owner: &u32| ![uid, ROOT].contains(owner) && Some(*owner) != sudo;
+        let used = USED.iter().map(|name| folder.join(name));
+        let found: Vec<u32> = used.filter_map(|path| owner(&path)).collect();
+        // An empty folder of another user may be worked in.
+        let folder = owner(folder).filter(|_| !found.is_empty());
+        found.into_iter().chain(folder).find(is_foreign)
     }
 
     /// Where the user's own file would be.

@@ -138,7 +138,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether a file of the project says so, and nobody else.
+    /// Whether a file of the project says so, or a part of it.
     pub fn is_project(&self) -> bool {
         match self {
             Self::ProjectFile(..) | Self::EnvFile(_) => true,

@@ -33,7 +33,8 @@ const BY_VARIABLE: &str = "wherever OLLAMA_HOST says";
 pub fn provider(config: &Config, name: &str) -> Option<Thing> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_the_project_s(config, &path(key));
-    if !is_theirs("base_url") && !is_theirs("key_env") {
+    let (added, bound) = additions(config, name);
+    if !is_theirs("base_url") && !is_theirs("key_env") && added.is_empty() {
         return None;
     }
     let known = known::find(name);
@@ -59,7 +60,7 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
     let is_known = |address: &str| known::is_address(address);
     let is_elsewhere = address.is_some_and(|address| !is_near(address) && !is_known(address));
     let is_new = is_theirs("base_url") && is_elsewhere;
-    if keys.is_empty() && yours.is_empty() && !is_new {
+    if keys.is_empty() && yours.is_empty() && added.is_empty() && !is_new {
         return None;
     }
     let address = address.unwrap_or(BY_VARIABLE);
@@ -74,9 +75,36 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
         let names = yours.join(", ");
         shown.push(format!("sends your headers {names} to {address}"));
     }
-    let words = [name, address, &keys.join(","), &yours.join(",")];
+    if !added.is_empty() {
+        let added = added.join(", ");
+        shown.push(format!("adds {added} to every request to {address}"));
+    }
+    let (keys, yours) = (keys.join(","), yours.join(","));
+    let mut words = vec![name, address, &keys, &yours];
+    words.extend(bound.iter().map(String::as_str));
     let name = format!("providers.{name}");
     Some(Thing::said(Kind::Provider, &name, &words, shown))
+}
+
+/// The headers and fields that the project itself adds to every request of a provider: as they
+/// are shown, and what a decision is bound to.
+fn additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
+    let mut shown = Vec::new();
+    let mut bound = Vec::new();
+    for (kind, below) in [("header", "headers"), ("field", "fields")] {
+        let below = format!("providers.{provider}.{below}");
+        let theirs = config
+            .below(&below)
+            .filter(|(_, setting)| setting.origin.is_project());
+        for (name, setting) in theirs {
+            shown.push(format!("the {kind} `{name}`"));
+            bound.push(match &setting.value {
+                Value::Hidden(value) => format!("{name}={}", value.reveal()),
+                value => format!("{name}={}", value.shown()),
+            });
+        }
+    }
+    (shown, bound)
 }
 
 /// Where messages would go, where the project itself says that they leave it.

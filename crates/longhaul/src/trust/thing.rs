@@ -167,7 +167,7 @@ impl fmt::Display for Thing {
             Kind::Webhook => write!(f, "the address `{}` that messages go to", self.name),
             Kind::Outbound => write!(f, "the list `{}`", self.name),
             Kind::PerceptionUrl => write!(f, "the perception address `{}`", self.name),
-            Kind::Server => write!(f, "the settings `{}` of the server", self.name),
+            Kind::Server => write!(f, "the table `{}`", self.name),
         }
     }
 }

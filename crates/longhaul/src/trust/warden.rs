@@ -99,7 +99,7 @@ impl Warden {
         Self {
             project: project.unwrap_or_else(|_| config.root.clone()),
             book: config.state.as_ref().map(|state| state.join(NAME)),
-            unasked: config.env.var(VARIABLE) == Some("1"),
+            unasked: config.env.real(VARIABLE) == Some("1"),
         }
     }
 

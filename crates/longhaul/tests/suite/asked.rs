@@ -37,23 +37,22 @@ impl House {
         );
         let listen = ["mock-model", "--listen", "127.0.0.1:0", "--until-eof"];
         let mock = Served::of(project.command(&[&listen[..], flags].concat()));
-        let mut toml = String::from("[worker]\npoll = \"10m\"\n");
+        project.write("longhaul.toml", "[worker]\npoll = \"10m\"\n");
+        let mut toml = String::new();
         for (api, version) in APIS {
             let address = mock.address();
             toml.push_str(&format!(
                 "[providers.my-{api}]\napi = \"{api}\"\nbase_url = \"http://{address}{version}\"\nkey_env = \"MY_KEY\"\n"
             ));
         }
-        project.write("longhaul.toml", &toml);
+        // The user's own file: a project that names a key would need trust.
+        project.write(".config/longhaul/longhaul.toml", &toml);
         agent(&project, "buyer", "my-anthropic/buy");
         Self { project, mock }
     }
 
     fn say(&self, args: &[&str], code: i32) -> Said {
-        let mut command = self.project.command(args);
-        // Its own file names the key.
-        command.env("MY_KEY", KEY).env("LONGHAUL_TRUST", "1");
-        let output = command.output();
+        let output = self.project.command(args).env("MY_KEY", KEY).output();
         let said = Said::of(&output.unwrap());
         assert_eq!(said.code, code, "{args:?}: {said:?}");
         said

@@ -293,7 +293,7 @@ fn a_store_of_a_newer_build_is_left_alone() {
     )]
     let conn = rusqlite::Connection::open(project.store()).unwrap();
     let step =
-        "INSERT INTO migration VALUES (4, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
+        "INSERT INTO migration VALUES (5, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
     conn.execute_batch(step).unwrap();
     drop(conn);
     let before = fs::read(project.store()).unwrap();
@@ -308,7 +308,7 @@ fn a_store_of_a_newer_build_is_left_alone() {
             "newer",
             &said,
             2,
-            &["schema 4", "use a newer longhaul", "longhaul version"],
+            &["schema 5", "use a newer longhaul", "longhaul version"],
         );
     }
     let after = fs::read(project.store()).unwrap();

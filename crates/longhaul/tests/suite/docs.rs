@@ -89,9 +89,18 @@ fn check_skill(block: &Block) {
 
 fn check_settings(block: &Block) {
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("longhaul.toml"), &block.text).expect("a file");
+    let home = folder.path().join("home");
+    let own = home.join(".config/longhaul");
+    std::fs::create_dir_all(&own).expect("a folder");
+    // Some settings are only for the user's own file.
+    let at = match block.text.contains("[trust]") {
+        true => own,
+        false => folder.path().to_owned(),
+    };
+    std::fs::write(at.join("longhaul.toml"), &block.text).expect("a file");
     let here = Surroundings {
         cwd: folder.path().to_owned(),
+        home: Some(home),
         ..Surroundings::default()
     };
     if let Err(error) = load::load(&here, &[]) {
