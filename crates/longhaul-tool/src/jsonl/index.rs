@@ -166,19 +166,25 @@ impl<'a> Index<'a> {
             self.slots.set_len(end_of(self.header.segment))?;
         }
         let hash = hash(key.as_bytes());
-        let mut free = None;
+        let mut place = None;
         self.probe(self.header.segment, hash, |at, slot| {
-            free = slot.is_none().then_some(at);
-            // What a crash left here before it was covered is not added twice.
-            slot == Some((hash, offset))
+            // What a crash left here before it was covered is counted, but not added twice.
+            let is_there = slot == Some((hash, offset));
+            if is_there || slot.is_none() {
+                place = Some((at, is_there));
+            }
+            is_there
         })?;
-        if let Some(at) = free {
+        let Some((at, is_there)) = place else {
+            return Err(io::Error::other("no slot of the segment is free"));
+        };
+        if !is_there {
             let mut bytes = [0; SLOT_BYTES as usize];
             bytes[..8].copy_from_slice(&hash.to_le_bytes());
             bytes[8..].copy_from_slice(&(offset + 1).to_le_bytes());
             self.slots.write_all_at(&bytes, at)?;
-            self.header.used += 1;
         }
+        self.header.used += 1;
         Ok(())
     }
 

@@ -184,10 +184,25 @@ fn an_index_that_a_crash_left_behind_its_file_catches_up() {
     fixture.append(2_000..4_000);
     fixture.check(&[3_999], &[]);
     // The slots of the second batch reached the disk, the header did not.
-    let mut torn = fs::read(fixture.index()).unwrap();
+    let after = fs::read(fixture.index()).unwrap();
+    let mut torn = after.clone();
     torn[..64].copy_from_slice(&before[..64]);
     fs::write(fixture.index(), torn).unwrap();
     fixture.check(&[0, 1_999, 2_000, 3_999], &[4_000]);
+    // Slots that were there already are counted as used.
+    assert!(fs::read(fixture.index()).unwrap() == after);
+}
+
+#[test]
+fn an_index_without_a_free_slot_hides_no_line() {
+    let fixture = Fixture::new();
+    fixture.append(0..1_000);
+    fixture.check(&[0], &[]);
+    let mut full = fs::read(fixture.index()).unwrap();
+    full[64..].fill(0xfe);
+    fs::write(fixture.index(), full).unwrap();
+    fixture.append(1_000..2_000);
+    fixture.check(&[1_000, 1_999], &[2_000]);
 }
 
 #[test]
