@@ -19,7 +19,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Watches over the group that this process leads. `None` where there is no shell:
     /// then a server has to notice by itself that its input was closed.
-    pub(super) fn of(leader: &Child) -> Option<Self> {
+    pub(super) fn new(leader: &Child) -> Option<Self> {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", SCRIPT, "longhaul-guard", &leader.id()?.to_string()])

@@ -67,7 +67,7 @@ impl Leash {
     fn new(child: Child) -> Self {
         Self {
             group: Group::of(&child),
-            guard: Guard::of(&child),
+            guard: Guard::new(&child),
             child,
             status: None,
         }
