@@ -16,3 +16,14 @@ pub mod span;
 pub mod stateless;
 pub mod trust;
 pub mod written;
+
+use std::path::Path;
+
+/// The bytes of the project's file `name` below `root`, at most `bytes_max`. A link is followed as
+/// long as it stays inside.
+///
+/// # Errors
+/// Why it can't be read, as the rest of a sentence that begins with its name.
+pub fn read_project_file(root: &Path, name: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
+    inside::read(root, name, bytes_max).map_err(|unread| unread.to_string())
+}

@@ -26,6 +26,7 @@ mod suite {
     mod files_cli;
     mod front;
     mod hostile_clone;
+    mod hostile_commands;
     mod judges;
     mod keyed_kills;
     mod likeness;

@@ -47,6 +47,7 @@ impl Demo {
         runtime::driving()?.block_on(async {
             let task = Task {
                 submitter: Some(me()),
+                model: Some(project::MODEL.to_owned()),
                 ..Task::new(project::AGENT, "Tidy my inbox of notes")
             };
             let run = house.longhaul.submit(task).await.map_err(fail::engine)?;

@@ -94,7 +94,14 @@ pub(crate) struct MockModel {
 
 impl MockModel {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let folder = Folder::new(self.folder()?);
+        let folder = self.folder()?;
+        if folder.leads_out() {
+            let shown = folder.path().display();
+            let words = format!("`{shown}` is a link that leads out of the project");
+            return Err(Failure::usage(words)
+                .hint("name a folder", "longhaul mock-model --scripts DIR")
+                .into());
+        }
         if !folder.path().is_dir() {
             let shown = folder.path().display();
             let words = format!("there is no folder of scripts at `{shown}`");
@@ -119,12 +126,12 @@ impl MockModel {
         })
     }
 
-    fn folder(&self) -> anyhow::Result<PathBuf> {
+    fn folder(&self) -> anyhow::Result<Folder> {
         match &self.scripts {
-            Some(folder) => Ok(folder.clone()),
+            Some(folder) => Ok(Folder::new(folder.clone())),
             None => {
                 let here = here::surroundings()?;
-                Ok(here::quiet_config(&here)?.root.join("scripts"))
+                Ok(Folder::of_project(here::quiet_config(&here)?.root))
             }
         }
     }

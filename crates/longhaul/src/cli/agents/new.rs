@@ -104,7 +104,10 @@ impl New {
         // A link in a cloned project would have the file written elsewhere.
         if let Some(folder) = Location::below(&project.config.root, Path::new(OWN)) {
             let opened = folder.open_folder();
-            opened.with_context(|| format!("`{OWN}` is a link, so `{said}` is not written"))?;
+            opened.with_context(|| {
+                let why = unopened(&folder.path());
+                format!("`{OWN}` {why}, so `{said}` is not written")
+            })?;
         }
         let opened = fs::OpenOptions::new()
             .write(true)
@@ -131,8 +134,30 @@ fn file(project: &Project, name: &str) -> std::path::PathBuf {
     project.config.root.join(OWN).join(format!("{name}.md"))
 }
 
+/// Why a folder was not opened.
+fn unopened(folder: &Path) -> &'static str {
+    match folder.is_symlink() {
+        true => "is a link",
+        false => "can't be opened",
+    }
+}
+
 fn built_in(one: &LoadedAgent) -> &'static str {
     let mut all = SHIPPED.iter();
     let found = all.find(|built_in| built_in.name == one.agent.name.as_str());
     found.map_or("", |built_in| built_in.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_link_is_called_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(place.path(), &link).unwrap();
+        assert_eq!(unopened(&link), "is a link");
+        assert_eq!(unopened(place.path()), "can't be opened");
+    }
 }

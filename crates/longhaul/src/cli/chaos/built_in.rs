@@ -8,12 +8,10 @@ pub(crate) const AGENT: &str = "storm";
 
 /// Its files, by path.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    ("longhaul.toml", TOML),
+    ("longhaul.toml", ""),
     ("agents/storm.md", AGENT_FILE),
     ("scripts/storm.yaml", SCRIPT),
 ];
-
-const TOML: &str = "";
 
 const AGENT_FILE: &str = "---
 description: Twelve turns of looking, putting and sending, to be killed in the middle.

@@ -1,7 +1,7 @@
 //! The folder in which a storm rages: a copy of the project, with a store of its own.
 //!
 //! Never: the user's store. Folder, data and store of everything that runs here
-//! are named by this file and nobody else.
+//! are named by this file and nobody else. Nothing is copied from outside the project.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -12,20 +12,26 @@ use longhaul::assemble::{House, Opening, agents, open, toolbox};
 use longhaul::config::load;
 use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
+use longhaul::read_project_file;
 use longhaul::trust::VARIABLE;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use longhaul_store::Role;
+use longhaul_tool::Location;
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::cli::chaos::built_in;
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
 use crate::cli::trust::asking;
-use crate::cli::{fail, here};
+use crate::cli::{fail, here, say};
 
 /// So deep may folders of agents and scripts stand in each other.
 const DEPTH_MAX: u32 = 8;
+
+/// A file of a project that is longer is not copied.
+const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What is copied of a project.
 const COPIED: &[&str] = &[
@@ -75,18 +81,19 @@ impl Scratch {
         }
         here.env.insert(VARIABLE.to_owned(), "1".to_owned());
         let folder = folder()?;
+        let copy = ProjectCopy {
+            from: &project.root,
+            to: folder.path(),
+        };
         for name in COPIED {
-            copy(&project.root.join(name), &folder.path().join(name), 0)?;
+            copy.folder(Path::new(name), 0)?;
         }
         for file in named(&project)? {
-            let to = folder.path().join(&file);
-            fs::create_dir_all(to.parent().unwrap_or(&to))?;
-            fs::copy(project.root.join(&file), to).with_context(|| file.display().to_string())?;
+            copy.file(&file)?;
         }
-        let file = folder.path().join(FILE_NAME);
         match &project.project_file {
-            Some(path) => fs::copy(path, file).map(|_| ())?,
-            None => fs::write(file, "")?,
+            Some(_) => copy.settings()?,
+            None => fs::write(folder.path().join(FILE_NAME), "")?,
         }
         Self::furnish(folder, here)
     }
@@ -180,20 +187,71 @@ fn text(path: &Path) -> anyhow::Result<String> {
     text.with_context(|| format!("{} is not UTF-8; name another with TMPDIR", path.display()))
 }
 
-fn copy(from: &Path, to: &Path, depth: u32) -> anyhow::Result<()> {
-    if !from.is_dir() || depth > DEPTH_MAX {
-        return Ok(());
+/// A project and the folder that it is copied to.
+struct ProjectCopy<'a> {
+    from: &'a Path,
+    to: &'a Path,
+}
+
+impl ProjectCopy<'_> {
+    /// Copies the project's settings, without which nothing would be the same.
+    fn settings(&self) -> anyhow::Result<()> {
+        let read = read_project_file(self.from, Path::new(FILE_NAME), FILE_BYTES_MAX);
+        let bytes = read.map_err(|why| Failure::usage(format!("`{FILE_NAME}` {why}")))?;
+        fs::write(self.to.join(FILE_NAME), bytes)?;
+        Ok(())
     }
-    fs::create_dir_all(to)?;
-    let entries = fs::read_dir(from).with_context(|| from.display().to_string())?;
-    for entry in entries {
-        let name = entry?.file_name();
-        let (from, to) = (from.join(&name), to.join(&name));
-        if from.is_dir() {
-            copy(&from, &to, depth + 1)?;
-        } else if from.is_file() {
-            fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+
+    /// Copies a folder of the project, given from its top, if it is there. A linked one is not
+    /// entered.
+    fn folder(&self, name: &Path, depth: u32) -> anyhow::Result<()> {
+        if depth > DEPTH_MAX {
+            return Ok(());
         }
+        let opened = Location::below(self.from, name).map(|folder| folder.open_folder());
+        match opened {
+            Some(Ok(_)) => {}
+            Some(Err(Errno::NOENT)) => return Ok(()),
+            Some(Err(_)) | None => {
+                not_copied(name, "is a link, or no folder that can be opened");
+                return Ok(());
+            }
+        }
+        let from = self.from.join(name);
+        fs::create_dir_all(self.to.join(name))?;
+        for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
+            let entry = entry?;
+            let name = name.join(entry.file_name());
+            match entry.file_type()?.is_dir() {
+                true => self.folder(&name, depth + 1)?,
+                false => self.file(&name)?,
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Copies a file of the project, given from its top. One that leads out of it is not copied.
+    fn file(&self, name: &Path) -> anyhow::Result<()> {
+        let bytes = match read_project_file(self.from, name, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                not_copied(name, &why);
+                return Ok(());
+            }
+        };
+        let to = self.to.join(name);
+        fs::create_dir_all(to.parent().unwrap_or(&to))?;
+        fs::write(&to, bytes).with_context(|| to.display().to_string())?;
+        // Scripts of a skill stay executable.
+        let mode = fs::metadata(self.from.join(name))?.permissions();
+        fs::set_permissions(&to, mode)?;
+        Ok(())
+    }
+}
+
+fn not_copied(name: &Path, why: &str) {
+    say::talk(&format!(
+        "note: `{}` {why}; it is not copied",
+        name.display()
+    ));
 }

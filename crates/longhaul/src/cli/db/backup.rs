@@ -1,12 +1,12 @@
 //! `longhaul db backup`: a checked copy of the store, also while it is in use.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::db::file::{existing_store, size};
+use crate::cli::db::file::{existing_store, own_files, size};
 use crate::cli::db::journals::Fold;
 use crate::cli::exit::Exit;
 use crate::cli::fail::{self, Failure};
@@ -28,14 +28,21 @@ impl Backup {
     pub(super) fn run(&self) -> anyhow::Result<Exit> {
         let store = existing_store()?;
         let said = self.file.display();
+        if self.file.is_dir() {
+            return Err(Failure::usage(format!("`{said}` is a folder: name a file in it")).into());
+        }
+        if same(&store, &self.file) {
+            return Err(Failure::usage(format!("`{said}` is the store itself")).into());
+        }
+        if own_files(&store)?.iter().any(|own| same(own, &self.file)) {
+            let words = format!("`{said}` is a file of the runtime's own: name another");
+            return Err(Failure::usage(words).into());
+        }
         if self.file.exists() && !self.force {
             let words = format!("`{said}` is there already, and a backup replaces nothing");
             return Err(Failure::usage(words)
                 .hint("replace it", format!("longhaul db backup {said} --force"))
                 .into());
-        }
-        if same(&store, &self.file) {
-            return Err(Failure::usage(format!("`{said}` is the store itself")).into());
         }
         let mut percent = None;
         let mut progress = |share: f64| {
@@ -59,7 +66,7 @@ impl Backup {
                 "file": self.file, "runs": runs, "events": events, "bytes": bytes,
                 "problems": problems,
             });
-            say::data(&line.to_string())?;
+            say::json(&line.to_string())?;
         } else {
             let size = size(bytes);
             say::words(&format!("{said}: {runs} runs, {events} events, {size}"))?;
@@ -75,7 +82,13 @@ impl Backup {
     }
 }
 
-fn same(one: &std::path::Path, other: &std::path::Path) -> bool {
-    let real = |path: &std::path::Path| path.canonicalize().ok();
-    real(one).is_some_and(|one| real(other) == Some(one))
+/// Whether two paths name the same file, be it there or not.
+fn same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    let place = |path: &Path| {
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        Some(real(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
+    };
+    let is_same = |one: Option<PathBuf>, other| one.is_some() && one == other;
+    is_same(real(one), real(other)) || is_same(place(one), place(other))
 }

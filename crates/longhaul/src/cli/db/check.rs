@@ -43,7 +43,7 @@ impl Check {
                 "problems": report.problems,
                 "unlisted": report.unlisted,
             });
-            say::data(&line.to_string())?;
+            say::json(&line.to_string())?;
         } else {
             let (said, size) = (file.display(), size(report.bytes));
             let (runs, events) = (report.runs, report.events);

@@ -1,6 +1,6 @@
 //! The store's file, and file sizes for people.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul::assemble::store_file;
 
@@ -18,6 +18,21 @@ pub(super) fn existing_store() -> anyhow::Result<PathBuf> {
         true => Ok(store),
         false => Err(open::nothing_here().into()),
     }
+}
+
+/// The files that the runtime keeps beside this store and in the data folder.
+pub(super) fn own_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let store = store.canonicalize()?;
+    let data = here::quiet_config(&here::surroundings()?)?.data();
+    let beside = ["-wal", "-shm", "-journal"].map(|end| {
+        let mut name = store.clone().into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    let mut own = vec![store.with_file_name("driver.lock")];
+    own.extend(beside);
+    own.extend(["driver.lock", "local.key", "server.json"].map(|name| data.join(name)));
+    Ok(own)
 }
 
 /// A number of bytes for people.

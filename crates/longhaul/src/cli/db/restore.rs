@@ -34,7 +34,7 @@ impl Restore {
             let line = json!({
                 "file": store, "kept": kept, "runs": runs, "events": events, "bytes": bytes,
             });
-            say::data(&line.to_string())?;
+            say::json(&line.to_string())?;
         } else {
             let (said, size) = (store.display(), size(bytes));
             say::words(&format!(

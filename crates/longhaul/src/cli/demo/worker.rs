@@ -12,6 +12,22 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::cli::exit::Exit;
 use crate::cli::fail::Failure;
 
+/// The variables that it sees, and those that begin with `LC_` or `XDG_`. No key is among
+/// them, whatever it is called.
+const VARIABLES: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "NO_COLOR",
+    "PATH",
+    "RUST_BACKTRACE",
+    "SUDO_UID",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+];
+
 /// A worker process.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
@@ -28,15 +44,12 @@ impl WorkerProcess {
         command
             .args(["worker", "--quiet", "--until-eof"])
             .current_dir(folder)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_seen)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("LONGHAUL_") {
-                command.env_remove(name);
-            }
-        }
         let mut child = command.spawn().context("the worker can't be started")?;
         let line = child.stdin.take();
         Ok(Self { child, line })
@@ -78,5 +91,28 @@ impl WorkerProcess {
         Failure::usage(format!("the demo's worker ended: {said}"))
             .exit(exit)
             .into()
+    }
+}
+
+/// Whether the worker sees this variable.
+pub(crate) fn is_seen(name: &str) -> bool {
+    VARIABLES.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_of_the_user_s_is_seen() {
+        for known in longhaul::config::known::KNOWN {
+            assert!(!known.key_env.iter().any(|name| is_seen(name)), "{known:?}");
+        }
+        for hidden in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {
+            assert!(!is_seen(hidden), "{hidden}");
+        }
+        for seen in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
+            assert!(is_seen(seen), "{seen}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use longhaul::assemble::script;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_model::mock::{Missing, Scripts, is_plain};
 use longhaul_model::scripted::Script;
@@ -26,6 +27,9 @@ type Stamp = (Option<SystemTime>, u64);
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
+    /// The project that the folder comes with: no script of it is read through a link that leads
+    /// out of that project.
+    project: Option<PathBuf>,
     kept: RwLock<HashMap<String, Kept>>,
 }
 
@@ -39,10 +43,33 @@ struct Kept {
 }
 
 impl Folder {
+    /// A folder that the user chose.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self {
             path,
+            project: None,
             kept: RwLock::default(),
+        }
+    }
+
+    /// The folder of a project.
+    pub(crate) fn of_project(root: PathBuf) -> Self {
+        Self {
+            path: root.join("scripts"),
+            project: Some(root),
+            kept: RwLock::default(),
+        }
+    }
+
+    /// Whether the folder is a link that leads out of the project it comes with.
+    pub(crate) fn leads_out(&self) -> bool {
+        let Some(project) = &self.project else {
+            return false;
+        };
+        match (self.path.canonicalize(), project.canonicalize()) {
+            (Ok(folder), Ok(project)) => !folder.starts_with(project),
+            // What can't be found can't be read either.
+            (Err(_), _) | (_, Err(_)) => false,
         }
     }
 
@@ -83,8 +110,11 @@ impl Scripts for Folder {
             _ = kept.remove(name);
             return Err(Missing::Unknown);
         };
-        let script = Script::load(&file).map(Arc::new);
-        let script = script.map_err(|why| Missing::Broken(why.to_string()));
+        let script = match &self.project {
+            Some(project) => script(project, name).ok_or(Missing::Unknown)?,
+            None => Script::load(&file).map_err(|why| why.to_string()),
+        };
+        let script = script.map(Arc::new).map_err(Missing::Broken);
         let fresh = Kept {
             script: script.clone(),
             stamp,
@@ -116,6 +146,8 @@ fn stamp(file: &Path) -> Option<Stamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn words(folder: &Folder, seconds: i64) -> Result<usize, Missing> {
@@ -142,5 +174,30 @@ mod tests {
         fs::create_dir(&file).unwrap();
         assert_eq!(words(&folder, 9), Err(Missing::Unknown));
         assert_eq!(folder.names(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_script_of_a_project_lies_outside_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("project");
+        fs::create_dir_all(root.join("scripts")).unwrap();
+        fs::write(place.path().join("x.yaml"), "replies: [{ text: a }]").unwrap();
+        let script = root.join("scripts/x.yaml");
+        symlink(place.path().join("x.yaml"), &script).unwrap();
+        let folder = Folder::of_project(root.clone());
+        let Err(Missing::Broken(why)) = words(&folder, 0) else {
+            panic!("a script outside is read");
+        };
+        assert!(why.contains("leads out of the project"), "{why}");
+        assert!(!folder.leads_out());
+        // The user's own choice may hold links.
+        assert_eq!(words(&Folder::new(root.join("scripts")), 0), Ok(1));
+        fs::rename(&script, root.join("away")).unwrap();
+        fs::write(root.join("y.yaml"), "replies: [{ text: a }]").unwrap();
+        symlink("../y.yaml", &script).unwrap();
+        assert_eq!(words(&folder, 9), Ok(1));
+        fs::remove_dir_all(root.join("scripts")).unwrap();
+        symlink(place.path(), root.join("scripts")).unwrap();
+        assert!(folder.leads_out());
     }
 }
