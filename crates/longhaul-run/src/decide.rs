@@ -90,6 +90,7 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
             finding,
             blobs,
         } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
+        Input::Recover => recover(&mut draft)?,
         Input::CrashLoop => {
             let sentence = crash_loop(&draft.control);
             missing(&mut draft, &sentence, &[])?;
@@ -203,18 +204,19 @@ fn missing(draft: &mut Draft<'_>, sentence: &str, tags: &[&str]) -> Result<(), R
 
 /// Why a run whose drivers died is not taken up again, and what helps.
 fn crash_loop(control: &Control) -> String {
+    let calls = control.acting().map_or(&[][..], |acting| &acting.calls);
+    let under_way: Vec<&str> = calls
+        .iter()
+        .filter(|call| call.starts > 0 && !call.is_done())
+        .map(|call| call.appraisal.tool.as_str())
+        .collect();
     let place = match &control.stage {
         Stage::New => "before its first turn".to_owned(),
         Stage::Asking(asking) => format!("while the model was asked, in turn {}", asking.turn),
-        Stage::Acting(acting) => {
-            let started = acting.calls.iter().filter(|call| call.starts > 0);
-            let tools: Vec<&str> = started
-                .filter(|call| !call.is_done())
-                .map(|call| call.appraisal.tool.as_str())
-                .collect();
-            format!("in a call of `{}`", tools.join("`, `"))
+        Stage::Acting(_) if !under_way.is_empty() => {
+            format!("in a call of `{}`", under_way.join("`, `"))
         }
-        Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => {
+        Stage::Thinking(_) | Stage::Acting(_) | Stage::Concluding(_) | Stage::Ended(_) => {
             format!("after turn {}", control.turn)
         }
     };

@@ -75,6 +75,8 @@ pub enum Input {
         /// What the finding names by hash: the whole output, and its pictures.
         blobs: Vec<Blob>,
     },
+    /// Its driver takes it up: from here on a death of that driver counts again.
+    Recover,
     /// The drivers of the run died at the same place too often.
     CrashLoop,
     /// A part that the run needs is missing; this sentence says what to configure.

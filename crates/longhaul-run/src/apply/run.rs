@@ -20,7 +20,8 @@ impl Control {
         if data.epoch <= self.epoch {
             return Err("an epoch only rises");
         }
-        // Claimed while somebody still seemed to drive it: that one is dead.
+        // Claimed while somebody still seemed to drive it: that one is dead. One that
+        // had not recorded its recovery yet had begun nothing, and is not counted.
         if self.driven && self.orphaned.is_none() {
             self.orphaned = Some(self.epoch);
             self.crashes = self.crashes.saturating_add(1);

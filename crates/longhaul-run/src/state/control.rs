@@ -195,7 +195,8 @@ impl Control {
     }
 
     /// How many drivers have died since the run last made progress. A driver that died
-    /// before it recorded the recovery from another death is not counted.
+    /// before it recorded the recovery from another death is not counted: it had only
+    /// waited for its turn.
     pub const fn crashes(&self) -> u32 {
         self.crashes
     }

@@ -347,11 +347,13 @@ fn deaths_count_until_the_run_makes_progress() {
         crash             =>
         claim             => run.claimed
         ? crashes         => 1
-        go                => run.recovered
+        recover           => run.recovered
+        recover           =>
         crash             =>
         claim             => run.claimed
         ? crashes         => 2
-        see               => run.recovered run.perceived turn.started
+        recover           => run.recovered
+        see               => run.perceived turn.started
         ? crashes         => 0
         crash             =>
         claim             => run.claimed
@@ -430,4 +432,20 @@ fn a_crash_loop_is_blocked_until_somebody_answers() {
         say Done.       => turn.completed run.completed(Done.) | completed
     "#,
     );
+}
+
+#[test]
+fn a_crash_loop_without_a_call_under_way_names_the_turn() {
+    let death = "        crash   =>\n        claim   => run.claimed\n";
+    let again = "        recover => run.recovered\n";
+    let deaths = format!("{death}{again}{death}{again}{death}");
+    let asked = "        claim => run.claimed | running
+        see => run.perceived turn.started
+        call ask_human/pure {\"question\": \"Which?\"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        answer Blue. => gate.answered | running
+        claim => run.claimed\n";
+    let end = "        loop => gate.raised(blocked) run.blocked | blocked blocked\n";
+    let world = check(plain(), &format!("{asked}{deaths}{end}"));
+    let sentence = &world.rows.gates.last().unwrap().spec.ask;
+    assert!(sentence.contains("same place, after turn 1,"), "{sentence}");
 }

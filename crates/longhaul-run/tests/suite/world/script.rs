@@ -258,6 +258,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
             },
             blobs: Vec::new(),
         }),
+        "recover" => Some(Input::Recover),
         "loop" => Some(Input::CrashLoop),
         "missing" => Some(Input::Missing(rest.into())),
         "release" => Some(Input::Release),
