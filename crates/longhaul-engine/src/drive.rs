@@ -52,7 +52,7 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
         Arrived::Equipped => Some(Input::GoOn),
         Arrived::Missing(lack) => Some(lack.told()),
         Arrived::CrashLoop => Some(Input::CrashLoop),
-        Arrived::Gone => return Ok(Parting::Gone),
+        Arrived::Gone => None,
     };
     while let Some(mut said) = input.take() {
         // Whoever could not bring a part says why in words of their own.
@@ -73,5 +73,5 @@ async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
             Step::Rest => return Ok(Parting::Rested),
         };
     }
-    Ok(Parting::Gone)
+    Ok(desk.leave().await)
 }

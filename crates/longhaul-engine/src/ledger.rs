@@ -447,7 +447,7 @@ pub(crate) async fn give_back(
     claimed: &Claimed,
 ) -> Result<(), Error> {
     let Claimed { run, epoch, .. } = *claimed;
-    let (folded, now) = fold(ports, run).await?;
+    let (folded, now) = fold_outline(ports, run).await?;
     if let Ok(batch) = decide(&folded, Input::Release, Moment::at(now)) {
         let author = Author::Driver {
             worker,
@@ -465,7 +465,7 @@ pub(crate) async fn give_back(
 
 /// Changes rows of a run that is still ours, without a fact. Where it is not,
 /// nothing is to be done.
-async fn move_head(
+pub(crate) async fn move_head(
     ports: &Ports,
     worker: WorkerId,
     claimed: &Claimed,

@@ -40,6 +40,7 @@ pub mod read_output;
 mod recollect;
 pub mod schema;
 pub mod secret;
+pub mod slot;
 pub mod steer_view;
 pub mod stop;
 mod summary;

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::hooks::{Hooks, NoHooks};
 use crate::ledger::give_back;
 use crate::ports::Ports;
+use crate::slot::Slot;
 use crate::stop::Stop;
 use crate::sweep::{Retention, sweep};
 use crate::worker::crew::{Crew, told};
@@ -160,7 +161,7 @@ impl Worker {
         let claimed = self.ports.store.claim(ask).await?;
         let got = claimed.len();
         for (claimed, permit) in claimed.into_iter().zip(room) {
-            crew.drive(term.charge(claimed, stop), permit);
+            crew.drive(term.charge(claimed, stop, Slot::new(permit)));
         }
         Ok(got)
     }

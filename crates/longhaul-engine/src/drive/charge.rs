@@ -7,6 +7,7 @@ use longhaul_core::port::store::Claimed;
 
 use crate::crash_guard::CrashGuard;
 use crate::lease::Lease;
+use crate::slot::Slot;
 use crate::stop::Stop;
 
 /// A run in a worker's hands, and what may take it away again.
@@ -22,6 +23,8 @@ pub struct Charge {
     pub stop: Stop,
     /// Whether the run may be taken up once more.
     pub crash_guard: CrashGuard,
+    /// Its place among the runs that are driven at once.
+    pub slot: Slot,
 }
 
 /// How a drive was left.

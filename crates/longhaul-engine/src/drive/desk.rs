@@ -8,18 +8,19 @@ use longhaul_core::port::model::Ask;
 use longhaul_core::port::store::Claimed;
 use longhaul_core::port::tool::Stay;
 use longhaul_core::time::Millis;
+use longhaul_run::Input;
 
 use crate::agent::Agent;
 use crate::capsule::{Brought, Capsule, bring, lacking, pinned};
-use crate::crash_guard::{Admission, CrashGuard, Trial};
+use crate::crash_guard::{Admission, Trial};
 use crate::drive::attend::{Cut, Ears, First};
-use crate::drive::charge::Charge;
+use crate::drive::charge::{Charge, Parting};
 use crate::drive::gauge::Gauge;
 use crate::drive::hands::Hands;
 use crate::error::Error;
 use crate::lack::Lack;
 use crate::lease::Lease;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Told};
 use crate::ports::Ports;
 use crate::stop::Stop;
 use crate::texts::Texts;
@@ -34,7 +35,7 @@ pub(super) struct Desk {
     pub(super) ledger: Ledger,
     pub(super) lease: Lease,
     pub(super) stop: Stop,
-    /// Held while this may be the last attempt.
+    /// Held after a crash, until the run has made progress.
     trial: Option<Trial>,
     /// None: a part is missing, and the run waits for it.
     pub(super) capsule: Option<Capsule>,
@@ -62,9 +63,9 @@ impl Desk {
     pub(super) async fn open(ports: &Ports, charge: Charge) -> Result<(Self, Arrived), Error> {
         let mut desk = Self {
             ports: ports.clone(),
-            ledger: Ledger::open(ports, charge.worker, charge.claimed).await?,
-            lease: charge.lease,
-            stop: charge.stop,
+            ledger: Ledger::open(ports, charge.worker, charge.claimed.clone()).await?,
+            lease: charge.lease.clone(),
+            stop: charge.stop.clone(),
             trial: None,
             capsule: None,
             hands: Hands::default(),
@@ -74,25 +75,37 @@ impl Desk {
         let crashes = desk.ledger.run().control().crashes();
         let may_begin = match charge.crash_guard.admission(crashes) {
             Admission::Free => true,
-            Admission::OnTrial => desk.begin_trial(&charge.crash_guard).await?,
+            Admission::Trial { permits } => desk.begin_trial(&charge, permits).await?,
             Admission::Blocked => return Ok((desk, Arrived::CrashLoop)),
         };
-        let arrived = match may_begin {
+        // From here on a death of this process counts; one that only waited does not.
+        let arrived = match may_begin && desk.ledger.note(Input::Recover).await? == Told::On {
             true => desk.equip().await?,
             false => Arrived::Gone,
         };
         Ok((desk, arrived))
     }
 
-    /// Waits for the right to make the last attempt; false: let go. A run that was
-    /// cancelled needs no such right to come to its end.
-    async fn begin_trial(&mut self, guard: &CrashGuard) -> Result<bool, Error> {
-        let stop = self.stop.clone();
+    /// Takes as many permits of the crash guard as the run needs; false: let go. While it
+    /// waits another run may have its slot. A run that was cancelled needs neither to come
+    /// to its end.
+    async fn begin_trial(&mut self, charge: &Charge, permits: u32) -> Result<bool, Error> {
+        self.trial = charge.crash_guard.try_trial(permits);
+        if self.trial.is_some() {
+            return Ok(true);
+        }
+        charge.slot.release();
+        self.ports.nudges.may_be_ready();
         let waiting = pin!(async {
+            let admitted = async {
+                let trial = charge.crash_guard.trial(permits).await;
+                charge.slot.acquire().await;
+                trial
+            };
             tokio::select! {
                 biased;
-                trial = guard.trial() => First::Done(trial),
-                () = stop.draining() => First::Cut(Cut::Stopping),
+                trial = admitted => First::Done(trial),
+                () = charge.stop.draining() => First::Cut(Cut::Stopping),
             }
         });
         let mut ears = Ears {
@@ -115,6 +128,22 @@ impl Desk {
         if self.ledger.run().control().crashes() == 0 {
             self.trial = None;
         }
+    }
+
+    /// Lets go of a run that this worker does not go on with. One that is still ours when
+    /// the worker stops is released where it can be, so that this does not count as a crash.
+    pub(super) async fn leave(&mut self) -> Parting {
+        if self.stop.is_draining() && !self.lease.is_lost() {
+            match self.ledger.note(Input::Release).await {
+                Ok(_) if self.ledger.run().control().rest().is_some() => return Parting::Rested,
+                Ok(_) => {}
+                Err(error) => {
+                    let run = self.ledger.run().id();
+                    tracing::warn!(%run, %error, "its release could not be recorded");
+                }
+            }
+        }
+        Parting::Gone
     }
 
     async fn equip(&mut self) -> Result<Arrived, Error> {

@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
+use longhaul_core::change::{Change, HeadMove};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
@@ -18,7 +19,7 @@ use crate::drive::charge::{Charge, Parting};
 use crate::drive::drive;
 use crate::error::Error;
 use crate::hooks::Hooks;
-use crate::ledger::{give_back, set_aside};
+use crate::ledger::{move_head, set_aside};
 use crate::ports::Ports;
 
 /// A run that could not be set aside is tried again after so long.
@@ -102,12 +103,13 @@ impl Crew {
     }
 
     /// Drives a run, the permit inside.
-    pub(super) fn drive(&mut self, charge: Charge, permit: OwnedSemaphorePermit) {
+    pub(super) fn drive(&mut self, charge: Charge) {
         let (ports, hooks) = (self.ports.clone(), Arc::clone(&self.hooks));
+        let slot = charge.slot.clone();
         let entered = self.runs.enter(charge.claimed.run);
         self.drives.spawn(async move {
             see_through(&ports, &*hooks, charge).await;
-            drop((entered, permit));
+            drop((entered, slot));
             // A lane may have moved on, or the run was let go of.
             ports.nudges.may_be_ready();
         });
@@ -154,7 +156,9 @@ async fn see_through(ports: &Ports, hooks: &dyn Hooks, charge: Charge) {
 /// goes home gives it back at once.
 async fn leave(ports: &Ports, charge: &Charge) {
     if charge.stop.is_draining() && !charge.lease.is_lost() {
-        let given = give_back(ports, charge.worker, &charge.claimed).await;
+        // Its drive has recorded that, where it could.
+        let changes = vec![Change::SetHead(HeadMove::Release)];
+        let given = move_head(ports, charge.worker, &charge.claimed, changes).await;
         if let Err(error) = given {
             tracing::warn!(run = %charge.claimed.run, %error, "it could not be given back");
         }

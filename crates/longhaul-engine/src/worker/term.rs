@@ -13,6 +13,7 @@ use crate::drive::charge::Charge;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::ports::Ports;
+use crate::slot::Slot;
 use crate::stop::Stop;
 use crate::worker::options::WorkerOptions;
 
@@ -30,13 +31,14 @@ pub(super) struct Term {
 
 impl Term {
     /// A run in this worker's hands.
-    pub(super) fn charge(&self, claimed: Claimed, stop: &Stop) -> Charge {
+    pub(super) fn charge(&self, claimed: Claimed, stop: &Stop, slot: Slot) -> Charge {
         Charge {
             claimed,
             worker: self.worker,
             lease: self.lease.clone(),
             stop: stop.clone(),
             crash_guard: self.crash_guard.clone(),
+            slot,
         }
     }
 }

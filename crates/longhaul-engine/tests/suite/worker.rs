@@ -25,6 +25,7 @@ use longhaul_engine::worker::{Worker, WorkerOptions};
 use serde_json::json;
 
 use crate::suite::house::model::Line;
+use crate::suite::house::shaky::Fault;
 use crate::suite::house::tool::{Deeds, Hand};
 use crate::suite::house::{House, answer, count, end, kinds, plan};
 use longhaul_testkit::door::Door;
@@ -117,9 +118,26 @@ async fn a_pure_call_that_is_cut_off_is_made_again_at_once() {
     door.open();
     house.hire(|_| {});
     let journal = house.ended(run).await;
+    assert!(was_released(&journal), "{:?}", kinds(&journal));
     assert_eq!(end(&journal), "done");
     assert_eq!((deeds.count("act begins"), deeds.count("act ends")), (2, 1));
     assert_eq!(house.results(), [("{}".to_owned(), false)]);
+}
+
+#[tokio::test]
+async fn a_run_is_let_go_of_without_reading_its_journal_again() {
+    let door = Door::shut();
+    let hand = Hand::new("act", Pure, &Deeds::default()).behind(&door);
+    let mut house = plan([Line::call("act", json!({}))]).hands([hand]).open();
+    let stop = house.hire(|_| {});
+    let run = house.submit().await;
+    door.reached(1).await;
+    house.store.fail_reads(Fault::Broken, 1);
+    stop.cut();
+    house.gone_home().await;
+    assert!(!house.store.has_failed(), "nobody has read");
+    let row = house.longhaul.ports().store.row(run).await.unwrap();
+    assert_eq!(row.unwrap().worker, None);
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use longhaul_engine::drive::{Charge, Parting, drive};
 use longhaul_engine::lease::Lease;
 use longhaul_engine::nudge::Nudges;
 use longhaul_engine::ports::Ports;
+use longhaul_engine::slot::Slot;
 use longhaul_engine::stop::Stop;
 use longhaul_run::Moment;
 use longhaul_testkit::sim::Fault;
@@ -76,6 +77,7 @@ impl Process for RealProcess {
             lease: self.lease.clone(),
             stop: Stop::new(),
             crash_guard: self.crash_guard.clone(),
+            slot: Slot::default(),
         };
         let ports = self.ports.clone();
         Box::new(RealDrive {
