@@ -3,7 +3,9 @@
 //!
 //! Never: reads a pattern, or says whether a schema is one.
 
+mod references;
 mod shape;
+mod totals;
 
 use serde_json::Value;
 pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
@@ -12,7 +14,7 @@ pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
 pub fn outward_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
-            Some(to) if shape::REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
+            Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
             Some(_) | None => outward_reference(value),
         }),
         Value::Array(list) => list.iter().find_map(outward_reference),

@@ -4,40 +4,13 @@
 //! Invariant: every part that a validator can reach is counted. A reference that can't
 //! be followed here is an error.
 
-use std::collections::{HashMap, VecDeque};
-
 use serde_json::Value;
+
+use super::references::Graph;
+use super::totals::{Count, nodes, sum};
 
 /// Maximum number of subschemas of a schema whose references are replaced.
 pub const EXPANSION_MAX: u64 = 50_000;
-
-/// Keywords whose subschemas apply to the same value as the schema that holds them.
-const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-const SAME_SINGLE: [&str; 4] = ["not", "if", "then", "else"];
-const SAME_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
-
-/// Keywords whose subschemas apply to a part of the value.
-const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
-const PART_SINGLE: [&str; 8] = [
-    "items",
-    "additionalItems",
-    "unevaluatedItems",
-    "contains",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "propertyNames",
-    "contentSchema",
-];
-const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
-
-/// Keywords that refer to another subschema.
-pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-
-/// Keywords that name a subschema.
-const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
-
-/// Addresses of the schemas of schemas, which every validator knows.
-const META: &str = "json-schema.org/";
 
 /// Reason why a schema is refused before it is compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +37,7 @@ pub enum SchemaError {
 pub struct SchemaShape {
     /// Number of subschemas with every reference replaced; one that leads back is counted once.
     expansion: u64,
-    /// Maximum number of subschemas that look into the same object or list.
+    /// Maximum number of subschemas that one part of an object or list is checked against.
     fanout: u64,
     /// Whether a subschema refers to one that contains it.
     is_recursive: bool,
@@ -77,39 +50,29 @@ impl SchemaShape {
     /// Says why no value should be checked against it.
     pub fn of(schema: &Value) -> Result<Self, SchemaError> {
         let graph = Graph::new(schema);
-        let mut same = Vec::with_capacity(graph.parts.len());
-        let mut all = Vec::with_capacity(graph.parts.len());
-        let mut looks_inside = Vec::with_capacity(graph.parts.len());
-        for (at, part) in graph.parts.iter().enumerate() {
-            let mut targets = subschemas(part, (&SAME_LISTS, &SAME_SINGLE, &SAME_MAPS));
-            for name in REFERENCES {
-                if let Some(to) = part.get(name).and_then(Value::as_str) {
-                    targets.extend(graph.resolve(at, to));
-                }
-            }
-            let inner = subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
-            looks_inside.push(u64::from(!inner.is_empty()));
-            let targets = graph.known(targets);
-            all.push([targets.as_slice(), &graph.known(inner)].concat());
-            same.push(targets);
-        }
-        let expanded = sum(&all, &vec![1; all.len()], 0..1);
-        let reached = (0..all.len()).filter(|at| expanded.totals[*at] > 0);
-        let visited = sum(&same, &looks_inside, reached.clone());
+        let nodes = nodes(&graph)?;
+        let expanded = sum(&nodes, Count::Parts, 0..1);
+        let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
+        // Where parts lead back, the total of the root leaves out what they lead to. What is
+        // checked against one value never leads back, so that these totals are complete.
+        let visited = sum(&nodes, Count::Visits, reached());
         if let Some(at) = visited.cycle {
             return Err(SchemaError::Cycle(pointer(schema, graph.parts[at])));
         }
-        if let Some(foreign) = reached.clone().find_map(|at| graph.foreign(at)) {
-            return Err(SchemaError::Reference(foreign.to_owned()));
-        }
         let expansion = expanded.totals.first().copied().unwrap_or(1);
+        let expansion = expansion.max(visited.max());
         if expansion > EXPANSION_MAX {
             return Err(SchemaError::Expansion);
         }
+        if let Some(unknown) = reached().find_map(|at| nodes[at].unknown) {
+            return Err(SchemaError::Reference(unknown.to_owned()));
+        }
+        let fields = sum(&nodes, Count::Fields, reached()).max();
+        let items = sum(&nodes, Count::Items, reached()).max();
         Ok(Self {
             expansion,
-            fanout: visited.totals.iter().copied().max().unwrap_or(0).max(1),
-            is_recursive: expanded.cycle.is_some(),
+            fanout: fields.max(items).max(1),
+            is_recursive: expanded.cycle.is_some() || reached().any(|at| nodes[at].is_meta),
         })
     }
 
@@ -120,189 +83,22 @@ impl SchemaShape {
 
     /// Upper bound of the subschemas that this value is checked against, its parts included.
     pub fn work(&self, value: &Value) -> u64 {
-        let (mut size, mut depth) = (0_u64, 0);
-        let mut values = vec![(value, 0_u32)];
-        while let Some((value, level)) = values.pop() {
-            depth = depth.max(level);
-            size = size.saturating_add(1);
+        let fanout = if self.is_recursive { self.fanout } else { 1 };
+        let mut visits = 0_u64;
+        let mut values = vec![(value, 1_u64)];
+        while let Some((value, paths)) = values.pop() {
+            let inner = paths.saturating_mul(fanout);
+            let mut size = 1;
             match value {
-                Value::String(text) => size = size.saturating_add(text.len() as u64 / 32),
-                Value::Array(list) => values.extend(list.iter().map(|one| (one, level + 1))),
-                Value::Object(fields) => values.extend(fields.values().map(|one| (one, level + 1))),
+                Value::String(text) => size += text.len() as u64 / 32,
+                Value::Array(list) => values.extend(list.iter().map(|one| (one, inner))),
+                Value::Object(fields) => values.extend(fields.values().map(|one| (one, inner))),
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}
             }
+            visits = visits.saturating_add(paths.saturating_mul(size));
         }
-        let levels = if self.is_recursive { depth } else { 0 };
-        let paths = self.fanout.saturating_pow(levels);
-        size.saturating_mul(self.expansion).saturating_mul(paths)
+        visits.saturating_mul(self.expansion)
     }
-}
-
-/// The objects of a schema document, by their place in memory.
-struct Graph<'a> {
-    parts: Vec<&'a Value>,
-    index: HashMap<*const Value, usize>,
-    /// The part whose `$id` the references of each part are relative to.
-    bases: Vec<usize>,
-    addresses: HashMap<&'a str, usize>,
-    anchors: HashMap<&'a str, Vec<usize>>,
-}
-
-impl<'a> Graph<'a> {
-    fn new(schema: &'a Value) -> Self {
-        let mut graph = Self {
-            parts: Vec::new(),
-            index: HashMap::new(),
-            bases: Vec::new(),
-            addresses: HashMap::new(),
-            anchors: HashMap::new(),
-        };
-        let mut values = VecDeque::from([(schema, 0)]);
-        while let Some((value, base)) = values.pop_front() {
-            match value {
-                Value::Object(fields) => {
-                    let base = graph.add(value, base);
-                    values.extend(fields.values().map(|inner| (inner, base)));
-                }
-                Value::Array(list) => values.extend(list.iter().map(|inner| (inner, base))),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-            }
-        }
-        graph
-    }
-
-    /// Adds an object and returns the base of what it contains.
-    fn add(&mut self, part: &'a Value, base: usize) -> usize {
-        let at = self.parts.len();
-        let text = |name: &str| part.get(name).and_then(Value::as_str);
-        let mut base = base;
-        match text("$id").map(|id| (id, id.strip_prefix('#'))) {
-            Some((_, Some(anchor))) => self.anchors.entry(anchor).or_default().push(at),
-            Some((id, None)) => {
-                let address = id.trim_end_matches('#');
-                self.addresses.entry(address).or_insert(at);
-                base = at;
-            }
-            None => {}
-        }
-        for anchor in ANCHORS.iter().filter_map(|name| text(name)) {
-            self.anchors.entry(anchor).or_default().push(at);
-        }
-        self.parts.push(part);
-        self.bases.push(base);
-        self.index.insert(std::ptr::from_ref(part), at);
-        base
-    }
-
-    /// Subschemas that a reference in the part `at` leads to. A name that several
-    /// subschemas have leads to each of them.
-    fn resolve(&self, at: usize, to: &str) -> Vec<&'a Value> {
-        let (address, fragment) = to.split_once('#').unwrap_or((to, ""));
-        let base = match address {
-            "" => self.bases.get(at),
-            other => self.addresses.get(other),
-        };
-        let Some(root) = base.and_then(|base| self.parts.get(*base)) else {
-            return Vec::new();
-        };
-        if fragment.is_empty() {
-            return vec![root];
-        }
-        if fragment.starts_with('/') {
-            let target = percent_decoded(fragment).and_then(|pointer| root.pointer(&pointer));
-            return target.into_iter().collect();
-        }
-        let named = self.anchors.get(fragment).into_iter().flatten();
-        named.map(|at| self.parts[*at]).collect()
-    }
-
-    /// The first reference of a part that leads out of the document.
-    fn foreign(&self, at: usize) -> Option<&'a str> {
-        let part = self.parts[at];
-        let texts = REFERENCES
-            .iter()
-            .filter_map(|name| part.get(name)?.as_str());
-        texts
-            .filter(|to| !to.starts_with('#') && !to.is_empty() && !to.contains(META))
-            .find(|to| self.resolve(at, to).is_empty())
-    }
-
-    /// Those of these values that are objects, by their numbers.
-    fn known(&self, values: Vec<&Value>) -> Vec<usize> {
-        let number = |value: &Value| self.index.get(&std::ptr::from_ref(value)).copied();
-        values.into_iter().filter_map(number).collect()
-    }
-}
-
-/// The values of a schema under keywords that hold lists, one schema or maps of schemas.
-fn subschemas<'a>(part: &'a Value, kinds: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
-    let (lists, singles, maps) = kinds;
-    let mut found = Vec::new();
-    for name in lists {
-        found.extend(
-            part.get(name)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten(),
-        );
-    }
-    found.extend(singles.iter().filter_map(|name| part.get(name)));
-    for name in maps {
-        let map = part.get(name).and_then(Value::as_object);
-        found.extend(map.into_iter().flat_map(|map| map.values()));
-    }
-    found
-}
-
-/// A pointer as it is meant: in an address a character may be written as `%7E`.
-fn percent_decoded(fragment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(fragment.len());
-    let mut pieces = fragment.split('%');
-    bytes.extend(pieces.next()?.bytes());
-    for piece in pieces {
-        bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
-        bytes.extend(piece.bytes().skip(2));
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Totals over a graph: of each node its own weight and the totals of its targets.
-struct Totals {
-    /// Zero for nodes that were not reached.
-    totals: Vec<u64>,
-    /// A node that is reached from itself.
-    cycle: Option<usize>,
-}
-
-fn sum(edges: &[Vec<usize>], own: &[u64], starts: impl Iterator<Item = usize>) -> Totals {
-    let mut totals = vec![0; edges.len()];
-    let mut is_open = vec![false; edges.len()];
-    let mut is_done = vec![false; edges.len()];
-    let mut cycle = None;
-    let mut stack = Vec::new();
-    for start in starts.filter(|start| *start < edges.len()) {
-        if !is_done[start] {
-            stack.push((start, 0));
-            is_open[start] = true;
-        }
-        while let Some((node, next)) = stack.pop() {
-            let Some(&to) = edges[node].get(next) else {
-                let targets = edges[node].iter().map(|to| totals[*to]);
-                totals[node] = targets.fold(own[node], u64::saturating_add);
-                is_open[node] = false;
-                is_done[node] = true;
-                continue;
-            };
-            stack.push((node, next + 1));
-            if is_open[to] {
-                cycle.get_or_insert(to);
-            } else if !is_done[to] {
-                stack.push((to, 0));
-                is_open[to] = true;
-            }
-        }
-    }
-    Totals { totals, cycle }
 }
 
 /// Where a part stands in a schema, for a message.
@@ -337,6 +133,9 @@ mod tests {
 
     use super::*;
 
+    const META_4: &str = "http://json-schema.org/draft-04/schema#";
+    const META_7: &str = "http://json-schema.org/draft-07/schema#";
+
     /// A chain of definitions, each of which holds `wide` references to the next.
     fn chain(deep: usize, wide: usize, keyword: &str) -> Value {
         let link = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
@@ -365,6 +164,79 @@ mod tests {
         let defs: Vec<Value> = (1..40).map(wide).collect();
         let hidden = json!({ "default": defs, "$ref": "#x0" });
         assert_eq!(SchemaShape::of(&hidden), Err(SchemaError::Expansion));
+    }
+
+    /// This schema with definitions that grow exponentially from `#/$defs/d0`.
+    fn with_large_definitions(mut schema: Value) -> Value {
+        let defs = chain(12, 8, "allOf")["$defs"].take();
+        for (name, definition) in defs.as_object().unwrap() {
+            schema["$defs"][name] = definition.clone();
+        }
+        schema
+    }
+
+    #[test]
+    fn every_reference_that_a_validator_follows_is_counted() {
+        let small = json!({ "d0": { "type": "object" } });
+        let here = json!({ "$ref": "#/$defs/d0" });
+        for schema in [
+            // Indices and characters that are written in another way.
+            json!({ "$ref": "#/$defs/l/anyOf/00", "$defs": { "l": { "anyOf": [here] } } }),
+            json!({ "$ref": "#/$defs/l/anyOf/+0", "$defs": { "l": { "anyOf": [here] } } }),
+            json!({ "$ref": "#/$defs/%+f", "$defs": { "%+f": here, "\u{f}": {} } }),
+            json!({ "$ref": "#/$defs/%7e0%64", "$defs": { "~d": here } }),
+            json!({ "$ref": "#/$defs/%zz", "$defs": { "%zz": here } }),
+            // Addresses that are none, or not everywhere.
+            json!({ "$schema": META_7,
+                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0" }] }),
+            json!({ "$schema": META_7,
+                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0", "$defs": small }] }),
+            json!({ "$schema": META_4,
+                "allOf": [{ "$id": "http://x/y", "not": here, "$defs": small }] }),
+            json!({ "$schema": META_4, "id": "http://x/r", "$id": "http://x/s",
+                "allOf": [{ "$ref": "http://x/r#/$defs/d0" }] }),
+            json!({ "$id": "http://x/r", "allOf": [{ "$ref": "http://x/r#/$defs/d0" }],
+                "default": { "$id": "http://x/r", "$defs": small } }),
+            json!({ "$id": "http://x/r", "allOf": [{ "$ref": "r#/$defs/d0" }],
+                "not": { "$id": "http://y/", "not": { "$id": "r", "$defs": small } } }),
+            json!({ "$id": "http://x/r", "$defs": { "same": { "$id": "http://x/%72",
+                "not": here, "$defs": small } }, "items": { "$ref": "http://x/%72" } }),
+            // Targets that depend on where a check came from.
+            json!({ "$dynamicRef": "#n", "$defs": { "a": { "$dynamicAnchor": "n" },
+                "b": { "$id": "http://x/y", "not": { "$dynamicAnchor": "n", "not":
+                    { "$id": "http://x/z", "$ref": "#/$defs/d0" } } } } }),
+        ] {
+            assert_eq!(
+                SchemaShape::of(&with_large_definitions(schema.clone())),
+                Err(SchemaError::Expansion),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_checked_repeatedly_is_counted_so_often() {
+        // Each level is checked, and checked again to find out what it evaluates.
+        let unevaluated =
+            |inner: Value| json!({ "anyOf": [inner], "unevaluatedProperties": false });
+        let nested = |deep: usize| (0..deep).fold(json!({}), |inner, _| unevaluated(inner));
+        assert!(SchemaShape::of(&nested(4)).is_ok());
+        assert_eq!(SchemaShape::of(&nested(40)), Err(SchemaError::Expansion));
+        // Each definition is first met inside of the one before, to which it leads back.
+        let definition = |n: usize| {
+            let back = json!({ "$ref": format!("#/$defs/c{}", n - 1) });
+            let next = json!({ "$ref": format!("#/$defs/c{}", n + 1) });
+            (
+                format!("c{n}"),
+                json!({ "allOf": vec![back; 8], "items": next }),
+            )
+        };
+        let mut defs: serde_json::Map<String, Value> = (1..12).map(definition).collect();
+        defs.insert("c0".into(), json!({ "items": { "$ref": "#/$defs/c1" } }));
+        defs.insert("c12".into(), json!({ "type": "array" }));
+        let back = json!({ "allOf": [{ "$ref": "#/$defs/c0" }, { "$ref": "#/$defs/c11" }],
+            "$defs": defs });
+        assert_eq!(SchemaShape::of(&back), Err(SchemaError::Expansion));
     }
 
     #[test]
@@ -443,10 +315,15 @@ mod tests {
                 json!({ "default": { "$ref": "#" }, "enum": [{ "allOf": [{ "$ref": "#" }] }] }),
                 false,
             ),
-            (json!({ "$ref": "#/$defs/none" }), false),
             (
                 json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }),
-                false,
+                true,
+            ),
+            (
+                json!({ "$id": "https://a/b.json", "allOf": [{ "$ref": "c.json" }],
+                    "$defs": { "c": { "$id": "c.json", "$ref": "d.json", "$defs": { "d": {} } },
+                        "d": { "$id": "d.json", "items": { "$ref": "#" } } } }),
+                true,
             ),
         ] {
             let shape = SchemaShape::of(&schema);
@@ -460,11 +337,30 @@ mod tests {
 
     #[test]
     fn references_to_other_documents_are_refused() {
-        let schema = json!({ "$id": "https://a/b", "items": { "$ref": "./b" } });
-        assert_eq!(
-            SchemaShape::of(&schema),
-            Err(SchemaError::Reference("./b".to_owned()))
-        );
+        let nested = |id: &str, inner: Value| json!({ "$id": id, "items": inner });
+        let meta = "https://json-schema.org/draft/2020-12/";
+        for (schema, to) in [
+            (nested("https://a/b", json!({ "$ref": "./b" })), "./b"),
+            (json!({ "$ref": "#/$defs/none" }), "#/$defs/none"),
+            (json!({ "$ref": "#none" }), "#none"),
+            (json!({ "$ref": "json-schema:///" }), "json-schema:///"),
+            (json!({ "$ref": format!("{meta}x") }), &format!("{meta}x")),
+            (
+                json!({ "$id": meta, "items": { "$ref": format!("{meta}x") },
+                    "$defs": { "x": { "$id": "x" } } }),
+                &format!("{meta}x"),
+            ),
+            (
+                json!({ "$dynamicAnchor": "meta", "items": { "$ref": META_7 } }),
+                META_7,
+            ),
+        ] {
+            assert_eq!(
+                SchemaShape::of(&schema),
+                Err(SchemaError::Reference(to.to_owned())),
+                "{schema}"
+            );
+        }
     }
 
     #[test]
@@ -477,5 +373,48 @@ mod tests {
         let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
         assert!(tree.work(&nested(2)) < 10_000);
         assert_eq!(tree.work(&nested(100)), u64::MAX);
+        let again = json!({ "$ref": "#" });
+        let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
+        for (schema, ways) in [
+            (json!({ "patternProperties": patterns }), 4),
+            (
+                json!({ "properties": { "a": again }, "patternProperties": patterns }),
+                5,
+            ),
+            (
+                json!({ "properties": { "a": again }, "unevaluatedProperties": again }),
+                3,
+            ),
+            (
+                json!({ "properties": { "a": again, "b": again }, "additionalProperties": again }),
+                1,
+            ),
+            (
+                json!({ "properties": { "a": again }, "additionalProperties": false }),
+                1,
+            ),
+            (
+                json!({ "contains": again, "items": again, "prefixItems": [again, again] }),
+                3,
+            ),
+            (
+                json!({ "contains": again, "items": again, "unevaluatedItems": again }),
+                5,
+            ),
+            (
+                json!({ "if": { "items": again }, "then": { "items": again },
+                "dependentSchemas": { "a": { "items": again } } }),
+                3,
+            ),
+            (
+                json!({ "anyOf": [{ "items": again }, { "additionalProperties": again }] }),
+                1,
+            ),
+        ] {
+            let shape = SchemaShape::of(&schema).unwrap();
+            assert_eq!(shape.fanout, ways, "{schema}");
+            let paths = ways.pow(13);
+            assert!(shape.work(&nested(13)) >= paths, "{schema}");
+        }
     }
 }

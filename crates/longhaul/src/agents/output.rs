@@ -81,8 +81,8 @@ fn judged(value: Value) -> Result<RawJson, String> {
         }
         return Err(match SchemaShape::of(&value) {
             Err(SchemaError::Cycle(_)) => format!("says nothing: {}", short(&why)),
-            Err(_) => format!("can't be used: {}", short(&why)),
-            Ok(_) => format!("is no JSON Schema: {}", short(&why)),
+            Err(SchemaError::Expansion) => format!("can't be used: {}", short(&why)),
+            Err(SchemaError::Reference(_)) | Ok(_) => format!("is no JSON Schema: {}", short(&why)),
         });
     }
     RawJson::parse(canonical(&value)).map_err(|error| format!("can't be kept: {error}"))
