@@ -1,13 +1,15 @@
 //! Templates rendered within a bound of memory. The template language has no such bound
 //! of its own: `"a" * 100000000` takes no more of its fuel than `1 + 1`.
 //!
-//! Invariant: a template whose values or text outgrow its budget fails before more than
-//! twice the budget is allocated. For that every instruction that builds a value is
-//! followed by a call that charges the value's size, and every text goes through the formatter.
+//! Invariant: a template whose values or text outgrow its budget fails before much more
+//! than the budget is built: a byte of text counts one, and so does a value, which takes
+//! some 24 bytes. For that every instruction that builds a value is followed by a call
+//! that charges the value's size, and every text goes through the formatter. A value does
+//! not grow after it was charged: iterators become lists, and a namespace is in nothing.
+
+mod budget;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::machinery::{
     CodeGenerator, Instruction, Instructions, Token, eval, make_string_output, parse, tokenize,
@@ -16,12 +18,12 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
 
-/// Maximum depth of lists and maps within each other.
-const DEPTH_MAX: usize = 64;
+use self::budget::{Budget, is_namespace, nested_namespace, refused};
 
 /// Functions that templates can't name, because of the dot.
 const CHARGE: &str = "budget.charge";
 const MULTIPLY: &str = "budget.multiply";
+const CHECK_ATTRIBUTE: &str = "budget.check_attribute";
 
 /// Filters and functions whose result may be much larger than what they are given, and
 /// which prompts do not need.
@@ -52,16 +54,8 @@ pub fn render(
     syntax: SyntaxConfig,
     (limits, format): (&TemplateLimits, Format),
 ) -> Result<String, Error> {
-    check(source, &syntax)?;
+    let (root, blocks) = compile(source, syntax)?;
     let environment = environment(limits, format);
-    let mut generator = CodeGenerator::new("<string>", source);
-    generator.compile_stmt(&parse(source, "<string>", syntax)?);
-    let (root, blocks) = generator.finish();
-    let root = charged(root);
-    let blocks: BTreeMap<_, _> = blocks
-        .into_iter()
-        .map(|(name, block)| (name, charged(block)))
-        .collect();
     let mut text = String::new();
     let mut output = make_string_output(&mut text);
     eval(
@@ -76,11 +70,31 @@ pub fn render(
     Ok(text)
 }
 
-/// Refuses what the compiler itself would compute without bounds: it multiplies constants.
+/// Refuses a template that can't be rendered within bounds.
 ///
 /// # Errors
-/// Fails where a text or a list stands beside `*`, and where the source is no template.
+/// Fails where a text or a list stands beside `*`, where a list is spread into arguments,
+/// and where the source is no template.
 pub fn check(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+    compile(source, syntax.clone()).map(|_| ())
+}
+
+/// Instructions of a template and of its blocks.
+type Compiled<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
+
+fn compile(source: &str, syntax: SyntaxConfig) -> Result<Compiled<'_>, Error> {
+    check_constants(source, &syntax)?;
+    let mut generator = CodeGenerator::new("<string>", source);
+    generator.compile_stmt(&parse(source, "<string>", syntax)?);
+    let (root, blocks) = generator.finish();
+    let blocks = blocks
+        .into_iter()
+        .map(|(name, block)| Ok((name, charged(block)?)));
+    Ok((charged(root)?, blocks.collect::<Result<_, Error>>()?))
+}
+
+/// Refuses what the compiler itself would compute without bounds: it multiplies constants.
+fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let (mut multiplies, mut has_text) = (false, false);
     for token in tokenize(source, false, syntax.clone()) {
         let (token, span) = token?;
@@ -119,7 +133,7 @@ fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
     for name in REMOVED_FUNCTIONS {
         environment.remove_global(name);
     }
-    let budget = Budget(Arc::new(AtomicU64::new(limits.budget)));
+    let budget = Budget::new(limits.budget);
     let left = budget.clone();
     environment.set_formatter(move |output, _, value| {
         let text = format(value)?;
@@ -128,15 +142,25 @@ fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
     });
     let left = budget.clone();
     environment.add_function(CHARGE, move |value: ValueOrKwargs| {
-        let value = value.into_value();
-        left.charge(&value)?;
-        Ok::<_, Error>(value)
+        left.charge(value.into_value())
+    });
+    environment.add_function(CHECK_ATTRIBUTE, |value: Value| match is_namespace(&value) {
+        true => Err(nested_namespace()),
+        false => Ok(value),
     });
     environment.add_function(MULTIPLY, |left: Value, right: Value| product(&left, &right));
-    let growing: [(&'static str, Value, Growth); 3] = [
+    let growing: [(&'static str, Value, Growth); 11] = [
         ("replace", Value::from_function(filters::replace), replaced),
         ("join", Value::from_function(filters::join), joined),
         ("indent", Value::from_function(filters::indent), indented),
+        ("list", Value::from_function(filters::list), split),
+        ("split", Value::from_function(filters::split), split),
+        ("lines", Value::from_function(filters::lines), split),
+        ("sort", Value::from_function(filters::sort), split),
+        ("unique", Value::from_function(filters::unique), split),
+        ("map", Value::from_function(filters::map), split),
+        ("select", Value::from_function(filters::select), split),
+        ("reject", Value::from_function(filters::reject), split),
     ];
     for (name, filter, growth) in growing {
         let left = budget.clone();
@@ -186,6 +210,12 @@ fn indented(args: &[Value]) -> u64 {
     bytes(args.first()).saturating_add(lines.saturating_mul(width))
 }
 
+/// Upper bound of the values that a text is split into.
+fn split(args: &[Value]) -> u64 {
+    let text = args.first().and_then(Value::as_str);
+    text.map_or(0, |text| text.len() as u64)
+}
+
 fn product(left: &Value, right: &Value) -> Result<Value, Error> {
     let wrong = || Error::new(ErrorKind::InvalidOperation, "`*` is for numbers only");
     let is_number = |value: &Value| value.kind() == ValueKind::Number;
@@ -199,60 +229,17 @@ fn product(left: &Value, right: &Value) -> Result<Value, Error> {
     Ok(Value::from(float(left)? * float(right)?))
 }
 
-/// What a rendering may still build.
-#[derive(Debug, Clone)]
-struct Budget(Arc<AtomicU64>);
-
-impl Budget {
-    fn take(&self, size: u64) -> Result<(), Error> {
-        let taken = |left: u64| left.checked_sub(size);
-        let updated = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
-        match updated {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                let words = "the template builds too much text or too many values";
-                Err(Error::new(ErrorKind::InvalidOperation, words))
-            }
-        }
-    }
-
-    /// Takes the size of a value with all that is in it.
-    fn charge(&self, value: &Value) -> Result<(), Error> {
-        let mut values = vec![(value.clone(), 0)];
-        while let Some((value, depth)) = values.pop() {
-            self.take(1)?;
-            if depth > DEPTH_MAX {
-                let words = "lists and maps of the template are too deep";
-                return Err(Error::new(ErrorKind::InvalidOperation, words));
-            }
-            if let Some(text) = value.as_str() {
-                self.take(text.len() as u64)?;
-            }
-            let is_map = value.kind() == ValueKind::Map;
-            if is_map || value.kind() == ValueKind::Seq {
-                self.take(value.len().unwrap_or(0) as u64)?;
-                for item in value.try_iter()? {
-                    let inner = if is_map { value.get_item(&item)? } else { item };
-                    values.push((inner, depth + 1));
-                }
-            } else if let Some(items) = value.len().filter(|_| value.as_str().is_none()) {
-                self.take(items as u64)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The same instructions, with a charge after each that builds a value. A raw text is
 /// emitted as a value, so that the formatter sees it.
-fn charged<'a>(mut instructions: Instructions<'a>) -> Instructions<'a> {
+fn charged<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, Error> {
     let mut places = Vec::new();
     let mut next = 0;
     while let Some(instruction) = instructions.get(places.len() as u32) {
+        check_instruction(instruction)?;
         places.push(next);
-        next += if builds(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
+        next += if matches!(instruction, Instruction::SetAttr(_)) {
+            4
+        } else if builds(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
             2
         } else {
             1
@@ -279,6 +266,13 @@ fn charged<'a>(mut instructions: Instructions<'a>) -> Instructions<'a> {
                 add(Instruction::LoadConst(Value::from(text)));
                 add(Instruction::Emit)
             }
+            // The value is below the namespace.
+            set @ Instruction::SetAttr(_) => {
+                add(Instruction::Swap);
+                add(Instruction::CallFunction(CHECK_ATTRIBUTE, Some(1)));
+                add(Instruction::Swap);
+                add(set)
+            }
             Instruction::Mul => add(Instruction::CallFunction(MULTIPLY, Some(2))),
             Instruction::Iterate(to) => add(Instruction::Iterate(place(to))),
             Instruction::Jump(to) => add(Instruction::Jump(place(to))),
@@ -294,7 +288,18 @@ fn charged<'a>(mut instructions: Instructions<'a>) -> Instructions<'a> {
             add(Instruction::CallFunction(CHARGE, Some(1)));
         }
     }
-    made
+    Ok(made)
+}
+
+/// Refuses what puts any number of values on the stack at once, and what would panic.
+fn check_instruction(instruction: &Instruction<'_>) -> Result<(), Error> {
+    if matches!(instruction, Instruction::UnpackLists(_)) {
+        return Err(refused("a list can't be spread into arguments"));
+    }
+    if matches!(instruction, Instruction::CallMethod("cycle", Some(1))) {
+        return Err(refused("`cycle` needs an argument"));
+    }
+    Ok(())
 }
 
 /// Whether the result of an instruction may be larger than what it is given.
@@ -306,6 +311,8 @@ fn builds(instruction: &Instruction<'_>) -> bool {
             | Instruction::BuildList(_)
             | Instruction::BuildTuple(_)
             | Instruction::BuildMap(_)
+            | Instruction::MergeKwargs(_)
+            | Instruction::Slice
             | Instruction::ApplyFilter(..)
             | Instruction::CallFunction(..)
             | Instruction::CallMethod(..)
@@ -353,6 +360,9 @@ mod tests {
             ),
             ("{% set x %}a{{ n }}{% endset %}{{ x ~ x }}", "a3a3"),
             ("{{ items[0] and items[1] or 'no' }}", "b"),
+            ("{{ items[1:] + [n] }} {{ range(3) }}", "['b', 3] [0, 1, 2]"),
+            ("{{ dict(**{'a': 1}, b=n)|items }}", "[('a', 1), ('b', 3)]"),
+            ("{{ items|zip(range(2)) }}", "[('a', 0), ('b', 1)]"),
             ("{{ missing|default('d') }}{{ '' if n == 4 }}", "d"),
             (
                 "{% for i in [1, [2, [3]]] recursive %}{{ loop(i) if i is sequence else i }}{% endfor %}",
@@ -387,6 +397,11 @@ mod tests {
             "{{ range(100000)|map('replace', '1', '0123456789' ~ text)|list }}".to_owned(),
             "{% set x %}{% for i in range(9999) %}0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 {% endfor %}{% endset %}".to_owned(),
             "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}".to_owned(),
+            "{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = ns.x|zip %}{% endfor %}{{ ns.x }}".to_owned(),
+            "{% set ns = namespace(x=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x[:] + [1] %}{% endfor %}{{ ns.x }}".to_owned(),
+            // A list of many, each of which is long.
+            "{% set s = range(9999)|join %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x|length }}".to_owned(),
+            format!("{{% set x = range(99999) %}}{{{{ x|zip({}x) }}}}", "x, ".repeat(20)),
         ] {
             let why = rendered(&source).unwrap_err();
             let bounded = why.contains("too much text") || why.contains("too deep");
@@ -400,6 +415,28 @@ mod tests {
         ] {
             let why = rendered(source).unwrap_err();
             assert!(why.contains("`*` is for numbers only"), "{source}: {why}");
+        }
+        for (source, expect) in [
+            ("{{ dict(*range(100000), *range(100000)) }}", "spread"),
+            ("{% macro m() %}{% endmacro %}{{ m(*items) }}", "spread"),
+            (
+                "{% block b %}{{ text|replace(*items) }}{% endblock %}",
+                "spread",
+            ),
+            ("{{ n is divisibleby(*items) }}", "spread"),
+            (
+                "{% set a = namespace() %}{% set a.b = a %}{{ a }}",
+                "namespace",
+            ),
+            ("{% set a = namespace() %}{% set b = [a, a] %}", "namespace"),
+            ("{% set a = namespace() %}{{ dict(a=a) }}", "namespace"),
+            (
+                "{% for i in items %}{{ loop.cycle() }}{% endfor %}",
+                "cycle",
+            ),
+        ] {
+            let why = rendered(source).unwrap_err();
+            assert!(why.contains(expect), "{source}: {why}");
         }
         for source in [
             "{{ '%999999999d'|format(1) }}",
