@@ -1,16 +1,20 @@
 //! Texts without their escapes, to find what is written as `%73`, `&#115;`, `&#x73;`,
-//! `\u0073` or `\x73`, wholly or in part.
+//! `\u0073`, `\u{73}` or `\x73`, wholly or in part. What is looked for may have escapes
+//! of its own, which are decoded with the others: it is looked for without them too.
 //!
 //! Invariant: a place in the decoded text is known in the source, and the source is
 //! never changed by decoding it.
 
-use std::ops::Range;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
+use crate::spelling::HIDDEN_FROM;
 
 /// Escapes may stand for escapes, as in a JSON text within a JSON text.
 const PASSES_MAX: usize = 3;
 
-/// Maximum number of digits of an HTML entity that are read.
-const ENTITY_DIGITS_MAX: usize = 8;
+/// Maximum number of digits of an HTML entity or of `\u{…}` that are read.
+const DIGITS_MAX: usize = 8;
 
 /// Characters that escapes begin with.
 const MARKS: [char; 3] = ['%', '&', '\\'];
@@ -47,38 +51,42 @@ impl DecodedText {
 
     /// Whether the decoded text contains this.
     pub fn contains(&self, part: &str) -> bool {
-        self.text.contains(part)
+        forms(part).any(|form| self.text.contains(&*form))
     }
 
     /// The source with these parts replaced wherever they are in the decoded text; none:
-    /// they are not in it. Of two that overlap the first in the list is replaced.
+    /// they are not in it. Of two that overlap the longer is replaced, or the first in
+    /// the list.
     pub fn replace<'a>(
         &self,
         source: &str,
         parts: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Option<String> {
-        let mut found: Vec<(Range<usize>, &str)> = Vec::new();
-        for (part, stand_in) in parts {
-            for (at, _) in self.text.match_indices(part) {
-                let range = self.source(at)..self.source(at + part.len());
-                let overlaps = |(other, _): &(Range<usize>, _)| {
-                    other.start < range.end && range.start < other.end
-                };
-                if !found.iter().any(overlaps) {
-                    found.push((range, stand_in));
+        let mut seen = HashSet::new();
+        let parts = parts.into_iter();
+        let all = parts.flat_map(|(part, stand_in)| forms(part).map(move |form| (form, stand_in)));
+        let mut all: Vec<_> = all.filter(|(form, _)| seen.insert(form.clone())).collect();
+        all.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
+        // Ends and stand-ins by starts; they do not overlap.
+        let mut found: BTreeMap<usize, (usize, &str)> = BTreeMap::new();
+        for (form, stand_in) in all {
+            for (at, _) in self.text.match_indices(&*form) {
+                let (start, end) = (self.source(at), self.source(at + form.len()));
+                let before = found.range(..end).next_back();
+                if before.is_none_or(|(_, (other_end, _))| *other_end <= start) {
+                    found.insert(start, (end, stand_in));
                 }
             }
         }
         if found.is_empty() {
             return None;
         }
-        found.sort_by_key(|(range, _)| range.start);
         let mut replaced = String::with_capacity(source.len());
         let mut from = 0;
-        for (range, stand_in) in found {
-            replaced.push_str(source.get(from..range.start)?);
+        for (start, (end, stand_in)) in found {
+            replaced.push_str(source.get(from..start)?);
             replaced.push_str(stand_in);
-            from = range.end;
+            from = end;
         }
         replaced.push_str(source.get(from..)?);
         Some(replaced)
@@ -94,17 +102,29 @@ impl DecodedText {
     }
 }
 
+/// A part as it is, and without one layer after the other of its own escapes; not what is
+/// so short that it is in many texts by chance.
+fn forms(part: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let next = |form: &Cow<'_, str>| decode(form).map(|(text, _)| Cow::Owned(text));
+    let decoded = std::iter::successors(next(&Cow::Borrowed(part)), next);
+    let decoded = decoded.take(PASSES_MAX);
+    let decoded = decoded.take_while(|form| form.len() >= HIDDEN_FROM);
+    std::iter::once(Cow::Borrowed(part)).chain(decoded)
+}
+
 /// Number of bytes at the end of a text that may be the beginning of one of these, with
 /// escapes in it. A text without escapes has none: it is searched as it is.
 pub fn unfinished<'a>(text: &str, parts: impl IntoIterator<Item = &'a str>) -> usize {
-    if !text.contains(MARKS) {
+    let mut parts = parts.into_iter().peekable();
+    if parts.peek().is_none() || !text.contains(MARKS) {
         return 0;
     }
     let tail = partial_escape(text);
     let body = &text[..text.len() - tail];
     let decoded = DecodedText::new(body);
     let plain = decoded.as_ref().map_or(body, |decoded| &decoded.text);
-    let begun = parts.into_iter().filter_map(|part| begun(plain, part));
+    let forms = parts.flat_map(forms);
+    let begun = forms.filter_map(|form| begun(plain, &form));
     let start = plain.len() - begun.max().unwrap_or(0);
     let start = decoded
         .as_ref()
@@ -121,7 +141,7 @@ fn begun(text: &str, part: &str) -> Option<usize> {
 
 /// Number of bytes at the end of a text that may be the beginning of an escape.
 fn partial_escape(text: &str) -> usize {
-    let from = text.floor_char_boundary(text.len().saturating_sub(ENTITY_DIGITS_MAX + 4));
+    let from = text.floor_char_boundary(text.len().saturating_sub(DIGITS_MAX + 4));
     let marks = text[from..].match_indices(MARKS);
     let mut tails = marks.map(|(at, _)| &text[from + at..]);
     let is_partial = |tail: &&str| {
@@ -134,7 +154,9 @@ fn partial_escape(text: &str) -> usize {
             _ => {
                 let rest = &tail[1..];
                 let digits = rest.strip_prefix(['u', 'x']);
+                let braced = rest.strip_prefix("u{");
                 rest.is_empty()
+                    || braced.is_some_and(|digits| digits.len() <= DIGITS_MAX && is_hex(digits))
                     || digits.is_some_and(|digits| digits.len() < 4 && is_hex(digits))
                     || rest.len() < 11
                         && hex(rest.strip_prefix('u').unwrap_or(""), 4).is_some_and(is_high)
@@ -211,6 +233,13 @@ fn percent(text: &str) -> Option<u8> {
 fn backslash(text: &str) -> Option<(char, usize)> {
     let short = |letter| Some((letter, 1));
     match text.as_bytes().first()? {
+        b'u' if text[1..].starts_with('{') => {
+            let digits = text[2..].bytes().take(DIGITS_MAX);
+            let count = digits.take_while(u8::is_ascii_hexdigit).count();
+            let letter = char::from_u32(hex(&text[2..], count)?)?;
+            let is_closed = text[2 + count..].starts_with('}');
+            is_closed.then_some((letter, count + 3))
+        }
         b'u' => {
             let unit = hex(&text[1..], 4)?;
             if !is_high(unit) {
@@ -246,7 +275,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
         Some(digits) => (digits, 16),
         None => (number, 10),
     };
-    let count = digits.bytes().take(ENTITY_DIGITS_MAX);
+    let count = digits.bytes().take(DIGITS_MAX);
     let count = count
         .take_while(|byte| char::from(*byte).is_digit(radix))
         .count();
@@ -308,6 +337,7 @@ mod tests {
             spelled(|letter| format!("&#x{:x};", u32::from(letter))),
             spelled(|letter| format!("&#X{:06X};", u32::from(letter))),
             spelled(|letter| units(letter, |unit| format!("\\u{unit:04X}"))),
+            spelled(|letter| format!("\\u{{{:x}}}", u32::from(letter))),
             json,
             twice.replace('\\', "\\\\"),
             twice,
@@ -320,12 +350,59 @@ mod tests {
     }
 
     #[test]
+    fn secrets_with_escapes_of_their_own_are_found_among_others() {
+        let address = ("postgres://u:p%40ss@h", "[url]");
+        let others = [
+            address,
+            (r"C:\new\table", "[path]"),
+            ("%41%42%43", "[short]"),
+        ];
+        for (text, expect) in [
+            ("&#112;ostgres://u:p%40ss@h", "[url]"),
+            ("&amp;#112;ostgres://u:p%40ss@h", "[url]"),
+            ("postgres%3a%2f%2fu:p%2540ss@h", "[url]"),
+            ("%20postgres://u:p%40ss@h ABC", "%20[url] ABC"),
+            (r"\u{43}:\new\table", "[path]"),
+            (r"C:\\new\\table", "[path]"),
+        ] {
+            let decoded = DecodedText::new(text).unwrap();
+            let replaced = decoded.replace(text, others);
+            assert_eq!(replaced.as_deref().unwrap_or(text), expect);
+            let is_found = others.iter().any(|(part, _)| decoded.contains(part));
+            assert_eq!(is_found, text != expect, "{text}");
+        }
+        // The longer of two is found first, whichever has more escapes.
+        let text = "%74oken-of-one-2";
+        let parts = [("token%2Dof%2Done", "[1]"), ("token-of-one-2", "[2]")];
+        let replaced = DecodedText::new(text).unwrap().replace(text, parts);
+        assert_eq!(replaced.as_deref(), Some("[2]"));
+        for (text, expect) in [
+            ("see &#112;ostgres://u:p%4", "&#112;ostgres://u:p%4"),
+            ("see &#112;ostgres://u:p%40s", "&#112;ostgres://u:p%40s"),
+            (r"see \u{70}ostgres\u{3", r"\u{70}ostgres\u{3"),
+        ] {
+            let held = &text[text.len() - unfinished(text, [address.0])..];
+            assert_eq!(held, expect, "{text}");
+        }
+        assert_eq!(unfinished("100%", []), 0);
+    }
+
+    #[test]
+    fn many_secrets_in_one_text_are_replaced() {
+        let text = "%73k-live-4711 ".repeat(100_000);
+        let parts = [("sk-live-4711", "[key]"), ("live-4711 sk", "[other]")];
+        let replaced = DecodedText::new(&text).unwrap().replace(&text, parts);
+        assert_eq!(replaced, Some("[key] ".repeat(100_000)));
+    }
+
+    #[test]
     fn texts_without_escapes_are_not_decoded() {
         for text in [
             "",
             "plain",
             "5 % of it & \\ more",
             "%zz &; &#; &#x; \\u12 \\ud834 %ff",
+            r"\u{} \u{d834} \u{110000} \u{0000000073} \u{73 \u{7g}",
         ] {
             assert!(DecodedText::new(text).is_none(), "{text}");
         }

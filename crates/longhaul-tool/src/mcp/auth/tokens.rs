@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::decoded::{self, DecodedText};
 use longhaul_core::port::redact::stand_in;
@@ -28,7 +28,8 @@ struct Token {
 }
 
 /// Those that were used, the last of them at the end.
-struct Sent(VecDeque<Token>);
+#[derive(Clone)]
+struct Sent(VecDeque<Arc<Token>>);
 
 /// Of the whole process: whichever server a token is for, no text may hold it.
 static SENT: Mutex<Sent> = Mutex::new(Sent(VecDeque::new()));
@@ -45,12 +46,15 @@ pub(in crate::mcp) fn remember(token: &str) {
 /// The text without the tokens of any login that this process has used, as they are,
 /// in JSON, in an address, as hex digits or as base64.
 pub fn without_tokens(text: &str) -> Cow<'_, str> {
-    sent().hide(text)
+    // No text is searched under the lock.
+    let sent = sent().clone();
+    sent.hide(text)
 }
 
 /// So many bytes at the end of a text may be the beginning of a token.
 pub fn unfinished(text: &str) -> usize {
-    sent().unfinished(text)
+    let sent = sent().clone();
+    sent.unfinished(text)
 }
 
 impl Sent {
@@ -67,10 +71,10 @@ impl Sent {
         if self.0.len() >= TOKENS_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Token {
+        self.0.push_back(Arc::new(Token {
             plain: token.to_owned(),
             spelled: spellings(token),
-        });
+        }));
     }
 
     fn spelled(&self) -> impl Iterator<Item = &String> {
@@ -78,6 +82,9 @@ impl Sent {
     }
 
     fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(text);
+        }
         let found = self.spelled().filter(|spelled| text.contains(*spelled));
         let mut found: Vec<&String> = found.collect();
         // A token that is the beginning of another must not leave its end behind.
@@ -172,5 +179,6 @@ mod tests {
         ] {
             assert_eq!(sent.unfinished(text), begun.len(), "{text}");
         }
+        assert_eq!(of(&[]).unfinished("100%"), 0);
     }
 }
