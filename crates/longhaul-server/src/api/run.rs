@@ -2,10 +2,8 @@
 //!
 //! Never: changes anything.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http_body_util::BodyExt as _;
 use longhaul_engine::transcript_view::TranscriptView;
 use longhaul_engine::view::RunView;
 use longhaul_engine::why_view::WhyView;
@@ -14,7 +12,7 @@ use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::RunPath;
 use crate::problem::Problem;
-use crate::reply::ok;
+use crate::reply::{ok, ok_with_permit};
 use crate::spelled::RunWord;
 
 /// Shows a run.
@@ -44,14 +42,9 @@ pub(crate) async fn transcript(
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
     let permit = app.transcript_permit().await?;
-    let response = ok(&app.longhaul().transcript(run).await?)?;
+    let view = app.longhaul().transcript(run).await?;
     // It is in memory until it is sent.
-    Ok(response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _held = &permit;
-            frame
-        }))
-    }))
+    ok_with_permit(&view, permit)
 }
 
 /// Says why a run stands as it does, and what helps.
