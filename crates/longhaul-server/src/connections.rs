@@ -50,6 +50,8 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct State {
     open: usize,
+    /// How many of them were evicted and are not closed yet.
+    closing: usize,
     next_id: u64,
     /// Connections without a valid key so far, the oldest first.
     anonymous: BTreeMap<u64, Anonymous>,
@@ -65,6 +67,7 @@ impl State {
     fn evict(&mut self, id: Option<u64>) {
         if let Some(connection) = id.and_then(|id| self.anonymous.remove(&id)) {
             connection.evicted.cancel();
+            self.closing += 1;
         }
     }
 
@@ -83,7 +86,7 @@ impl Connections {
     }
 
     /// Waits until one more connection may be open. When all are taken, the oldest
-    /// anonymous one is closed.
+    /// anonymous one is closed, unless one is being closed already.
     pub(crate) async fn available(&self) {
         loop {
             {
@@ -91,8 +94,10 @@ impl Connections {
                 if state.open < self.limits.total {
                     return;
                 }
-                let oldest = state.oldest();
-                state.evict(oldest);
+                if state.closing == 0 {
+                    let oldest = state.oldest();
+                    state.evict(oldest);
+                }
             }
             self.closed.notified().await;
         }
@@ -159,6 +164,7 @@ impl Drop for Connection {
         let mut state = self.connections.state();
         state.anonymous.remove(&self.id);
         state.open -= 1;
+        state.closing -= usize::from(self.evicted.is_cancelled());
         drop(state);
         self.connections.closed.notify_one();
     }
@@ -252,7 +258,28 @@ mod tests {
         });
         assert!(!known.iter().any(is_evicted));
         known.clear();
-        assert_eq!(all.state().open, 0);
+        let state = all.state();
+        assert_eq!((state.open, state.closing), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_full_server_closes_one_connection_for_a_new_one() {
+        let all = connections(8);
+        // The end of a connection that nobody has waited for.
+        drop(open(&all, HERE));
+        let mut known = Vec::new();
+        for _ in 0..6 {
+            let connection = open(&all, HERE);
+            connection.authenticate();
+            known.push(connection);
+        }
+        let oldest = open(&all, HERE);
+        let idle = open(&all, HERE);
+        tokio::join!(all.available(), async {
+            oldest.evicted().await;
+            drop(oldest);
+        });
+        assert!(!is_evicted(&idle));
     }
 
     #[test]
