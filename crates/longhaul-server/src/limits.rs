@@ -60,5 +60,9 @@ pub(crate) const KEY_BYTES_MAX: usize = 255;
 /// Callers without a key that counts: so many requests a second from one address.
 pub(crate) const STRANGER_RATE: u32 = 50;
 
+/// Maximum of looks into the store each second for one address beyond that rate, which
+/// may show a valid link or session all the same.
+pub(crate) const LOOKUP_RATE: u32 = 200;
+
 /// So many streams of all runs read at once what was written before.
 pub(crate) const CATCHING_UP_MAX: usize = 2;

@@ -34,6 +34,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// the request's idempotency key, if it has one.
 #[derive(Debug)]
 pub(crate) struct RequestHandle {
+    pub(crate) app: App,
     pub(crate) longhaul: Longhaul,
     /// What an earlier attempt, whose answer was not kept, has changed.
     pub(crate) effect: Option<Effect>,
@@ -46,10 +47,12 @@ impl FromRequestParts<App> for RequestHandle {
         let attempt = parts.extensions.get::<Attempt>().cloned();
         Ok(match attempt {
             Some(Attempt { of, effect }) => Self {
+                app: app.clone(),
                 longhaul: app.longhaul().for_request(of),
                 effect,
             },
             None => Self {
+                app: app.clone(),
                 longhaul: app.longhaul().clone(),
                 effect: None,
             },

@@ -12,10 +12,10 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::connections::network;
-use crate::limits::STRANGER_RATE;
+use crate::limits::{LOOKUP_RATE, STRANGER_RATE};
 use crate::problem::Problem;
 
-/// After so many requests of strangers, those who are gone are forgotten.
+/// After so many requests, callers who are gone are forgotten.
 const FORGET_EVERY: u32 = 1_024;
 
 /// So many lines a second tell of strangers: nobody fills a disk by knocking.
@@ -26,6 +26,8 @@ const LINES_MAX: NonZeroU32 = NonZeroU32::new(20).unwrap();
 pub(crate) struct Rates {
     keys: DefaultKeyedRateLimiter<String>,
     strangers: DefaultKeyedRateLimiter<IpAddr>,
+    /// Looks into the store for those whose rate as strangers is used up.
+    lookups: DefaultKeyedRateLimiter<IpAddr>,
     clock: DefaultClock,
     asked: AtomicU32,
     lines: DefaultDirectRateLimiter,
@@ -34,9 +36,11 @@ pub(crate) struct Rates {
 impl Rates {
     pub(crate) fn new(per_key: NonZeroU32) -> Self {
         let strangers = NonZeroU32::new(STRANGER_RATE).unwrap_or(NonZeroU32::MIN);
+        let lookups = NonZeroU32::new(LOOKUP_RATE).unwrap_or(NonZeroU32::MIN);
         Self {
             keys: RateLimiter::keyed(Quota::per_second(per_key)),
             strangers: RateLimiter::keyed(Quota::per_second(strangers)),
+            lookups: RateLimiter::keyed(Quota::per_second(lookups)),
             clock: DefaultClock::default(),
             asked: AtomicU32::new(0),
             lines: RateLimiter::direct(Quota::per_second(LINES_MAX)),
@@ -50,19 +54,34 @@ impl Rates {
 
     /// Counts a request of a key.
     pub(crate) fn of_key(&self, name: &str) -> Result<(), Problem> {
+        self.forget_old();
         let counted = self.keys.check_key(&name.to_owned());
         counted.map_err(|busy| too_many(busy.wait_time_from(self.clock.now())))
     }
 
     /// Counts a request of somebody without a key that counts.
     pub(crate) fn of_stranger(&self, address: IpAddr) -> Result<(), Problem> {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if asked.is_multiple_of(FORGET_EVERY) {
-            self.strangers.retain_recent();
-            self.strangers.shrink_to_fit();
-        }
+        self.forget_old();
         let counted = self.strangers.check_key(&network(address));
         counted.map_err(|busy| too_many(busy.wait_time_from(self.clock.now())))
+    }
+
+    /// Whether the store may be asked if somebody whose rate as a stranger is used up
+    /// shows something valid.
+    pub(crate) fn may_look_up(&self, address: IpAddr) -> bool {
+        self.lookups.check_key(&network(address)).is_ok()
+    }
+
+    fn forget_old(&self) {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked.is_multiple_of(FORGET_EVERY) {
+            self.keys.retain_recent();
+            self.keys.shrink_to_fit();
+            for addresses in [&self.strangers, &self.lookups] {
+                addresses.retain_recent();
+                addresses.shrink_to_fit();
+            }
+        }
     }
 }
 
@@ -72,4 +91,29 @@ fn too_many(wait: std::time::Duration) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", words)
         .hint("slow down, or raise `[server] rate`")
         .retry_after(u32::try_from(seconds.max(1)).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn callers_who_are_gone_are_forgotten() {
+        let rates = Rates::new(NonZeroU32::new(1_000_000).unwrap());
+        for number in 0..4 * FORGET_EVERY {
+            rates.of_key(&format!("link:{number}")).unwrap();
+        }
+        assert!(rates.keys.len() < 2 * FORGET_EVERY as usize);
+    }
+
+    #[test]
+    fn an_address_without_rate_has_few_lookups() {
+        let rates = Rates::new(NonZeroU32::MIN);
+        let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
+        while rates.may_look_up(one) {}
+        assert!(rates.may_look_up(other));
+        assert!(rates.of_stranger(one).is_ok());
+    }
 }

@@ -57,8 +57,17 @@ impl From<Error> for Problem {
 }
 
 /// The problem of a request whose change is committed and whose result can't be read.
+/// What is not there will not be there later either.
 pub(crate) fn after_commit(error: Error) -> Problem {
+    if matches!(error, Error::NoRun(_) | Error::NoGate(_)) {
+        return error.into();
+    }
     tracing::warn!(%error, "a change was committed, but its result could not be read");
+    unread()
+}
+
+/// The problem of a request whose change is committed and whose result can't be read now.
+pub(crate) fn unread() -> Problem {
     let words = "the change was committed, but its result could not be read now";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", words)
         .hint("GET it, or send the request again with the same Idempotency-Key")
@@ -125,5 +134,25 @@ const fn refused(refusal: &Refusal) -> (StatusCode, &'static str) {
             StatusCode::UNPROCESSABLE_ENTITY,
             "mend it and send it again",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::id::{GateId, RunId};
+
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_read_later_is_worth_another_try() {
+        let busy = StoreError::Busy { at: "here".into() };
+        for (error, status) in [
+            (Error::Store(busy), StatusCode::SERVICE_UNAVAILABLE),
+            (Error::NoRun(RunId::from_bits(1)), StatusCode::NOT_FOUND),
+            (Error::NoGate(GateId::from_bits(1)), StatusCode::NOT_FOUND),
+        ] {
+            let said = error.to_string();
+            assert_eq!(after_commit(error).status, status, "{said}");
+        }
     }
 }

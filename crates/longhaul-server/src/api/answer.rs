@@ -165,7 +165,9 @@ fn text(payload: RawJson) -> Result<String, Problem> {
     responses((status = 200, description = "What came of it", body = Answered)),
 )]
 pub(crate) async fn answer(
-    RequestHandle { longhaul, effect }: RequestHandle,
+    RequestHandle {
+        longhaul, effect, ..
+    }: RequestHandle,
     caller: Approver,
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,

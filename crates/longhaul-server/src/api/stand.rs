@@ -17,7 +17,7 @@ use crate::params::RunPath;
 use crate::problem::Problem;
 use crate::reply::ok;
 use crate::spelled::RunWord;
-use crate::trouble::after_commit;
+use crate::trouble::{after_commit, unread};
 
 /// Why a run is ended.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -114,6 +114,7 @@ pub(crate) async fn resume(
 
 /// The run after its change was committed.
 async fn shown(request: &RequestHandle, run: RunId) -> Result<Response, Problem> {
+    let _permit = request.app.fold_permit().await.map_err(|_| unread())?;
     let view = request.longhaul.show(run).await.map_err(after_commit)?;
     ok(&view)
 }

@@ -93,13 +93,19 @@ pub(crate) async fn key(State(app): State<App>, mut request: Request, next: Next
 
 /// Counts a request of a route without a key: by its link or session if that is valid,
 /// so that others at its address can't use up its rate, else by its address. Whether
-/// it has shown anything valid.
+/// it has shown anything valid. The store is asked only as often as addresses have a
+/// rate for that.
 async fn count_open(
     app: &App,
     peer: Option<Peer>,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<bool, Problem> {
+    let address = peer.map(|peer| peer.0.ip());
+    let counted = address.map_or(Ok(()), |address| app.rates().of_stranger(address));
+    if counted.is_err() && !address.is_some_and(|address| app.rates().may_look_up(address)) {
+        return counted.map(|()| false);
+    }
     let name = match uri.path().strip_prefix("/a/").map(Secret::shown) {
         Some(link) if app.longhaul().has_link(&link).await? => {
             Some(format!("link:{}", link.hash()))
@@ -112,12 +118,10 @@ async fn count_open(
             None => None,
         },
     };
-    match (&name, peer) {
-        (Some(name), _) => app.rates().of_key(name)?,
-        (None, Some(peer)) => app.rates().of_stranger(peer.0.ip())?,
-        (None, None) => {}
+    match name {
+        Some(name) => app.rates().of_key(&name).map(|()| true),
+        None => counted.map(|()| false),
     }
-    Ok(name.is_some())
 }
 
 /// Tells the connection of a request that it has shown something valid.

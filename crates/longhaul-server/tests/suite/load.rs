@@ -70,6 +70,45 @@ async fn views_of_a_run_are_limited_in_number() {
 }
 
 #[tokio::test]
+async fn a_change_counts_also_when_its_result_can_not_be_read() {
+    let server = plan([]).at_standing_clock().open().await;
+    let run = server.submit().await;
+    let change = |word: &str| post(format!("/v1/runs/{run}/{word}"), &json!({}));
+    let before = server.ask(change("pause")).await.expect(200);
+    assert_eq!(before["status"], "paused");
+    let door = server.reads.shut();
+    let mut views = Vec::new();
+    for _ in 0..FOLDS_MAX {
+        let mut wire = Wire::to(server.address).await;
+        let asked = get(format!("/v1/runs/{run}"));
+        wire.send(&asked.bytes(&server.host(), &server.key)).await;
+        views.push(wire);
+    }
+    door.reached(FOLDS_MAX).await;
+    let mut wire = Wire::to(server.address).await;
+    wire.send(&change("resume").bytes(&server.host(), &server.key))
+        .await;
+    for _ in 0..2 {
+        settle(&server).await;
+        if !wire.has_come() {
+            server.clock().advance(Millis::from_secs(11));
+        }
+    }
+    let answer = wire.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, &*answer.problem()),
+        (503, "committed_unread")
+    );
+    assert_eq!(door.came(), FOLDS_MAX);
+    door.open();
+    for mut wire in views {
+        assert_eq!(wire.answer().await.unwrap().status, 200);
+    }
+    let now = server.look(format!("/v1/runs/{run}")).await;
+    assert_ne!(now["status"], "paused");
+}
+
+#[tokio::test]
 async fn half_open_connections_shut_nobody_out() {
     let server = plan([])
         .options(|options| options.connections_max = 32)
@@ -120,4 +159,26 @@ async fn wrong_keys_do_not_shut_a_valid_link_out() {
         status = server.ask(get("/a/none").bare()).await.status;
         assert!(status == 404 || status == 429, "{status}");
     }
+}
+
+#[tokio::test]
+async fn invalid_links_are_looked_up_at_a_limited_rate() {
+    let server = plan([]).open().await;
+    let asked = get("/a/none").bare().bytes(&server.host(), "");
+    let mut wire = Wire::to(server.address).await;
+    // On a slow machine the rate is not used up at once.
+    for _ in 0..20 {
+        let before = server.ring.link_reads();
+        for _ in 0..10 {
+            wire.send(&asked.repeat(100)).await;
+            for _ in 0..100 {
+                let status = wire.answer().await.unwrap().status;
+                assert!(status == 404 || status == 429, "{status}");
+            }
+        }
+        if server.ring.link_reads() - before < 1_000 {
+            return;
+        }
+    }
+    panic!("every request costs a read of the store");
 }

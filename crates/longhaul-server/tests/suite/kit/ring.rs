@@ -3,7 +3,7 @@
 //! Never: another answer than the store's.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
@@ -36,6 +36,7 @@ pub(crate) struct Ring {
     doors: Mutex<Vec<(Spot, Door)>>,
     fails: Mutex<Option<fn() -> StoreError>>,
     loses_replies: AtomicBool,
+    link_reads: AtomicUsize,
 }
 
 impl Ring {
@@ -45,7 +46,13 @@ impl Ring {
             doors: Mutex::default(),
             fails: Mutex::default(),
             loses_replies: AtomicBool::new(false),
+            link_reads: AtomicUsize::new(0),
         }
+    }
+
+    /// How often a link was looked up.
+    pub(crate) fn link_reads(&self) -> usize {
+        self.link_reads.load(Ordering::SeqCst)
     }
 
     /// The store behind it.
@@ -124,6 +131,7 @@ impl Keyring for Ring {
     }
 
     async fn link(&self, hash: Hash) -> Result<Option<LinkRow>, StoreError> {
+        self.link_reads.fetch_add(1, Ordering::SeqCst);
         self.behind.link(hash).await
     }
 
