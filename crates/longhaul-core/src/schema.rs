@@ -14,7 +14,9 @@ pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
 pub fn outward_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
-            Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => Some(to),
+            Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => {
+                Some(to)
+            }
             Some(_) | None => outward_reference(value),
         }),
         Value::Array(list) => list.iter().find_map(outward_reference),

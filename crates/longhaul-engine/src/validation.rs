@@ -24,6 +24,10 @@ const INLINE_WORK_MAX: u64 = 100_000;
 /// alone could take gigabytes.
 const DETAIL_WORK_MAX: u64 = 1_000_000;
 
+/// Maximum work of a check that is started at all. One beyond it would not end in time,
+/// and keep its thread.
+const WORK_MAX: u64 = 1_000_000_000;
+
 /// Maximum number of faults that are named, and the maximum length of each in bytes.
 const FAULTS_MAX: usize = 5;
 const FAULT_BYTES_MAX: usize = 400;
@@ -73,6 +77,12 @@ impl SchemaValidator {
         let work = self.shape.work(value);
         if work <= INLINE_WORK_MAX && !self.backtracks {
             return checked(&self.validator, value, (name, work));
+        }
+        if work > WORK_MAX {
+            return Err(format!(
+                "{name} is nested too deeply, or too large, to be checked in time; make it \
+                 smaller, or the schema simpler"
+            ));
         }
         tokio::select! {
             biased;
@@ -189,6 +199,19 @@ mod tests {
             why.unwrap_err(),
             "the answer does not fit, and is too large to say where"
         );
+        // What can't end in time takes no thread.
+        let again = json!({ "$ref": "#" });
+        let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
+        let branching = SchemaValidator::new(&json!({ "patternProperties": patterns })).unwrap();
+        let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
+        for _ in 0..8 {
+            let why = branching.check(&nested(40), "it", &SystemClock).await;
+            let expect = "it is nested too deeply, or too large, to be checked in time; make it \
+                          smaller, or the schema simpler";
+            assert_eq!(why.unwrap_err(), expect);
+        }
+        let fits = branching.check(&nested(7), "it", &SystemClock).await;
+        assert_eq!(fits, Ok(()));
         // A small one needs no thread and no clock.
         let why = validator.check(&json!(["x"]), "it", &ExpiredClock).await;
         assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
