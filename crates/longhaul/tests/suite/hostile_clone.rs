@@ -421,7 +421,7 @@ fn links_lead_nowhere() {
     // A link that stays inside shows no key of the runtime or the project to a model.
     for target in [".longhaul/local.key", ".env"] {
         let clone = Clone::new();
-        clone.write(target, PRIVATE);
+        clone.write(target, &format!("TOKEN={PRIVATE}\n"));
         symlink(clone.root().join(target), clone.root().join("AGENTS.md")).unwrap();
         let (text, code) = clone.run(&["run", "helper", "go", "--no-input"]);
         assert_eq!(code, Some(2), "{target}: {text}");
