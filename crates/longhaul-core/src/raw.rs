@@ -47,9 +47,9 @@ impl RawJson {
 /// Maximum number of characters of a number in what people and programs send.
 pub const NUMBER_MAX: usize = 1_000;
 
-/// Reason why a JSON text is refused though it is well formed.
+/// Reason why a JSON text is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadableJson {
+pub enum JsonError {
     /// A number has too many digits.
     #[error("a number has more than {NUMBER_MAX} characters: send it as a text")]
     Number,
@@ -62,7 +62,7 @@ pub enum UnreadableJson {
 ///
 /// # Errors
 /// Says what can't be read.
-pub fn check_readable(text: &str) -> Result<(), UnreadableJson> {
+pub fn check_readable(text: &str) -> Result<(), JsonError> {
     let (mut quoted, mut escaped, mut length) = (false, false, 0);
     for byte in text.bytes() {
         length = match byte {
@@ -70,7 +70,7 @@ pub fn check_readable(text: &str) -> Result<(), UnreadableJson> {
             _ => 0,
         };
         if length > NUMBER_MAX {
-            return Err(UnreadableJson::Number);
+            return Err(JsonError::Number);
         }
         quoted ^= byte == b'"' && !escaped;
         escaped = quoted && byte == b'\\' && !escaped;
@@ -285,7 +285,7 @@ mod tests {
         }
         for text in ["1e999", "[", &"9".repeat(400)] {
             let bad = check_readable(text);
-            assert!(matches!(bad, Err(UnreadableJson::Syntax(_))), "{text}");
+            assert!(matches!(bad, Err(JsonError::Syntax(_))), "{text}");
         }
         for text in [
             format!(r#"{{"{digits}": "\"{digits}"}}"#),

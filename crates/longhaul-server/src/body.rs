@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use longhaul_core::raw::{UnreadableJson, check_readable};
+use longhaul_core::raw::{JsonError, check_readable};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
@@ -112,19 +112,23 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let words = format!("the body is nested deeper than {DEPTH_MAX}");
         return Err(Problem::bad_request("too_deep", words));
     }
-    // Whether it is JSON at all is asked first: what is read for a choice calls
-    // a number a fault of syntax.
-    serde_json::from_str::<serde::de::IgnoredAny>(text)
-        .map_err(|bad| Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")))?;
-    check_readable(text).map_err(|bad| match bad {
-        UnreadableJson::Number => Problem::bad_request("bad_number", bad.to_string()),
-        UnreadableJson::Syntax(bad) => misfit(".", &bad),
-    })?;
+    check_readable(text).map_err(|bad| unreadable(text, &bad))?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         misfit(&path, error.inner())
     })
+}
+
+/// What is wrong with a text that can't be read as a value. It may be JSON all the same:
+/// the reader calls a number that it can't hold a fault of syntax.
+fn unreadable(text: &str, error: &JsonError) -> Problem {
+    let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
+    match (well_formed, error) {
+        (Err(bad), _) => Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")),
+        (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
+        (Ok(_), JsonError::Syntax(bad)) => misfit(".", bad),
+    }
 }
 
 /// What is wrong with JSON that is not what is asked for.
@@ -217,6 +221,8 @@ mod tests {
                 "openapi",
             ),
             (b"[]", "invalid", "invalid", "openapi"),
+            (br#"{"agent": 1e999}"#, "invalid", "number out of range", ""),
+            (br#"{"agent": "\ud834"}"#, "invalid", "hex escape", ""),
             (
                 br#"{"agent": "a", "history": [3]}"#,
                 "invalid",
@@ -239,6 +245,8 @@ mod tests {
         let no = read(long.as_bytes()).unwrap_err();
         assert_eq!(no.0, "bad_number");
         assert!(no.1.contains("more than 1000 characters"), "{no:?}");
+        let broken = long.replace('}', "");
+        assert_eq!(read(broken.as_bytes()).unwrap_err().0, "bad_json");
         let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
         assert_eq!(read(deep.as_bytes()).unwrap_err().0, "too_deep");
     }
