@@ -193,7 +193,7 @@ mod tests {
         // The user's own choice may hold links.
         assert_eq!(words(&Folder::new(root.join("scripts")), 0), Ok(1));
         fs::rename(&script, root.join("away")).unwrap();
-        fs::write(root.join("y.yaml"), "replies: [{ text: a }]").unwrap();
+        fs::write(root.join("y.yaml"), "replies: [{ text: longer }]").unwrap();
         symlink("../y.yaml", &script).unwrap();
         assert_eq!(words(&folder, 9), Ok(1));
         fs::remove_dir_all(root.join("scripts")).unwrap();
