@@ -3,12 +3,15 @@
 //!
 //! Never: reads a pattern, or says whether a schema is one.
 
+mod error;
 mod references;
 mod shape;
 mod totals;
 
 use serde_json::Value;
-pub use shape::{EXPANSION_MAX, SchemaError, SchemaShape};
+
+pub use error::{EXPANSION_MAX, SchemaError};
+pub use shape::SchemaShape;
 
 /// The first reference of a schema that does not begin at its own root.
 pub fn outward_reference(schema: &Value) -> Option<&str> {

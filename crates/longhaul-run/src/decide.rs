@@ -91,10 +91,7 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
             blobs,
         } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
         Input::Recover => recover(&mut draft)?,
-        Input::CrashLoop => {
-            let sentence = crash_loop(&draft.control);
-            missing(&mut draft, &sentence, &[])?;
-        }
+        Input::CrashLoop => missing(&mut draft, &crash_loop(&run.control), &[])?,
         Input::Missing(sentence) => missing(&mut draft, &sentence, &[])?,
         Input::Unfit(sentence) => missing(&mut draft, &sentence, &[SUBMIT_AGAIN])?,
         Input::Release => release(&mut draft)?,

@@ -18,6 +18,6 @@ mod own_prices;
 pub mod secrets;
 pub mod settings;
 pub mod surroundings;
-pub mod value;
 mod tracked;
+pub mod value;
 mod whole;

@@ -16,6 +16,7 @@ mod suite {
     mod clock_steps;
     mod config;
     mod config_cli;
+    mod config_owner;
     mod crash_loop;
     mod db_cli;
     mod demo;
@@ -26,6 +27,7 @@ mod suite {
     mod files_cli;
     mod front;
     mod hostile_clone;
+    mod hostile_clone_trust;
     mod hostile_commands;
     mod judges;
     mod keyed_kills;

@@ -129,7 +129,7 @@ impl<'a> Graph<'a> {
             // Its text is of no account.
             let mut found = self.enclosing(at);
             found.extend(&self.recursive);
-            Some((to, Targets::Values(self.values(found, |part| Some(part)))))
+            Some((to, Targets::Values(self.values(found, Some))))
         })
     }
 
@@ -149,13 +149,13 @@ impl<'a> Graph<'a> {
             return Targets::Unknown;
         }
         let values = if fragment.is_empty() {
-            self.values(candidates, |part| Some(part))
+            self.values(candidates, Some)
         } else if fragment.starts_with('/') {
             let path = percent_decoded(fragment);
             self.values(candidates, |part| pointed(part, path.as_deref()?))
         } else {
             let named = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.values(named, |part| Some(part))
+            self.values(named, Some)
         };
         if values.is_empty() {
             return Targets::Unknown;

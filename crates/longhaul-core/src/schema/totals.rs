@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
+use super::error::SchemaError;
 use super::references::{Graph, Targets};
-use super::shape::SchemaError;
 
 /// Keywords whose subschemas apply to the same value as the schema that holds them.
 const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];

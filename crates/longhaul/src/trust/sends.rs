@@ -98,10 +98,17 @@ fn additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
             .filter(|(_, setting)| setting.origin.is_project());
         for (name, setting) in theirs {
             shown.push(format!("the {kind} `{name}`"));
-            bound.push(match &setting.value {
-                Value::Hidden(value) => format!("{name}={}", value.reveal()),
-                value => format!("{name}={}", value.shown()),
-            });
+            let value = match &setting.value {
+                Value::Hidden(value) => value.reveal().to_owned(),
+                Value::Any(json) => json.to_string(),
+                Value::Text(_) | Value::Texts(_) | Value::Flag(_) => {
+                    setting.value.shown().to_string()
+                }
+                Value::Whole(_) | Value::Real(_) | Value::Span(_) => {
+                    setting.value.shown().to_string()
+                }
+            };
+            bound.push(format!("{name}={value}"));
         }
     }
     (shown, bound)

@@ -1,0 +1,56 @@
+//! Projects in folders of other users.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
+
+use longhaul::config::load::load;
+use longhaul::config::surroundings::Surroundings;
+
+#[test]
+fn a_project_of_another_user_is_refused() {
+    let me = fs::metadata(tempfile::tempdir().unwrap().path())
+        .unwrap()
+        .uid();
+    // What belongs to root is refused to nobody, so root gives its files away.
+    let owner = if me == 0 { 4_242 } else { me };
+    let check = |files: &[&str], env: &[(&str, &str)], uid: u32, refused: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for file in files {
+            fs::write(root.join(file), "").unwrap();
+            chown(root.join(file), Some(owner), None).unwrap();
+        }
+        chown(&root, Some(owner), None).unwrap();
+        let text = root.to_str().unwrap();
+        let env = env.iter();
+        let env = env.map(|(name, value)| ((*name).to_owned(), value.replace("ROOT", text)));
+        let here = Surroundings {
+            cwd: root.clone(),
+            env: env.collect(),
+            uid: Some(uid),
+            ..Surroundings::default()
+        };
+        let said = load(&here, &[]).err().map(|error| error.to_string());
+        assert_eq!(said.is_some(), refused, "{files:?} {uid}: {said:?}");
+        let said = said.unwrap_or_default();
+        let is_told = said.contains("belongs to another user") && said.contains(text);
+        assert!(!refused || is_told, "{said}");
+    };
+    let (files, other) = (["longhaul.toml"], owner + 1);
+    check(&files, &[], owner, false);
+    check(&files, &[], other, true);
+    check(&["AGENTS.md"], &[], other, true);
+    check(&[], &[], other, false);
+    check(&files, &[("LONGHAUL_TRUST", "1")], other, false);
+    check(&files, &[("LONGHAUL_TRUST_FOLDERS", "ROOT")], other, false);
+    check(
+        &files,
+        &[("LONGHAUL_TRUST_FOLDERS", "/elsewhere")],
+        other,
+        true,
+    );
+    // Root is asked too, unless the owner called `sudo`.
+    check(&files, &[], 0, true);
+    let sudo = owner.to_string();
+    check(&files, &[("SUDO_UID", &sudo)], 0, false);
+}
