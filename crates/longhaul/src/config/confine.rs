@@ -53,7 +53,7 @@ fn shipped(config: &Config) -> Option<Fault> {
     if paths.is_empty() {
         return None;
     }
-    let tracked = Tracked::of(&config.root)?;
+    let tracked = Tracked::new(&config.root)?;
     let path = paths.into_iter().find(|path| tracked.has(path))?;
     let data = path.parent().unwrap_or(&path).display();
     Some(Fault {

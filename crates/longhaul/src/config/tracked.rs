@@ -3,13 +3,16 @@
 //! Only indexes of the usual versions are read, in which each path stands whole.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use longhaul_tool::Location;
+
 /// Maximum size of an index that is read.
-const INDEX_BYTES_MAX: u64 = 64 << 20;
+const INDEX_BYTES_MAX: usize = 64 << 20;
+
+/// Maximum size of the file that a worktree has in place of the folder `.git`.
+const LINK_BYTES_MAX: usize = 4 << 10;
 
 /// The index of the git repository that a folder is in.
 pub(crate) struct Tracked {
@@ -20,15 +23,13 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     /// `None` if the folder is in no repository or its index can't be read.
-    pub(crate) fn of(folder: &Path) -> Option<Self> {
+    pub(crate) fn new(folder: &Path) -> Option<Self> {
         let top = folder
             .ancestors()
             .find(|above| above.join(".git").symlink_metadata().is_ok())?;
-        let mut index = Vec::new();
-        let file = File::open(git_folder(top)?.join("index")).ok()?;
-        file.take(INDEX_BYTES_MAX).read_to_end(&mut index).ok()?;
+        let index = Location::from(git_folder(top)?.join("index"));
         Some(Self {
-            index,
+            index: index.read(INDEX_BYTES_MAX).ok()??,
             folder: folder.strip_prefix(top).ok()?.to_path_buf(),
         })
     }
@@ -55,7 +56,7 @@ fn git_folder(top: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return Some(git);
     }
-    let text = fs::read(git).ok()?;
+    let text = Location::from(git).read(LINK_BYTES_MAX).ok()??;
     let named = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
     Some(top.join(OsStr::from_bytes(named)))
 }

@@ -101,12 +101,12 @@ fn additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
             let value = match &setting.value {
                 Value::Hidden(value) => value.reveal().to_owned(),
                 Value::Any(json) => json.to_string(),
-                Value::Text(_) | Value::Texts(_) | Value::Flag(_) => {
-                    setting.value.shown().to_string()
-                }
-                Value::Whole(_) | Value::Real(_) | Value::Span(_) => {
-                    setting.value.shown().to_string()
-                }
+                Value::Text(_)
+                | Value::Texts(_)
+                | Value::Flag(_)
+                | Value::Whole(_)
+                | Value::Real(_)
+                | Value::Span(_) => setting.value.shown().to_string(),
             };
             bound.push(format!("{name}={value}"));
         }
