@@ -43,7 +43,6 @@ const LEFT_TO_OTHERS: &[(&str, &[&[&str]])] = &[
     ),
     ("longhaul-model", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
     ("longhaul-tool", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
-    ("longhaul-sandbox", &[SQL, HTTP_IN, FOR_BINARIES]),
     (
         "longhaul-engine",
         &[SQL, HTTP_OUT, HTTP_IN, CONTAINERS, FOR_BINARIES],
@@ -52,6 +51,7 @@ const LEFT_TO_OTHERS: &[(&str, &[&[&str]])] = &[
         "longhaul-server",
         &[SQL, HTTP_OUT, CONTAINERS, FOR_BINARIES],
     ),
+    ("longhaul", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
     (
         "longhaul-testkit",
         &[SQL, HTTP_OUT, HTTP_IN, CONTAINERS, FOR_BINARIES],
@@ -206,9 +206,9 @@ mod checked {
         rusqlite.workspace = true
         anyhow.workspace = true
         tokio.workspace = true
-        //- crates/longhaul/Cargo.toml
+        //- crates/longhaul-cli/Cargo.toml
         [package]
-        name = "longhaul"
+        name = "longhaul-cli"
         [dependencies]
         anyhow.workspace = true
         "#;

@@ -1,0 +1,224 @@
+//! `longhaul approve`: a yes to exactly what was shown.
+//!
+//! Never: a yes because nobody could be asked.
+
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
+use longhaul_core::raw::{RawJson, check_readable};
+use longhaul_engine::gate_view::GateView;
+
+use crate::answering::{Answering, DIGEST_LETTERS};
+use crate::card::whole_card;
+use crate::desk::find::look;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::{name, plain, runtime, say};
+
+/// The longest input that is read.
+const EDIT_BYTES_MAX: u64 = 1024 * 1024;
+
+const EXAMPLES: &str = "Examples:
+  longhaul approve @last                               shows the call, and asks
+  longhaul approve gate_01k3rzc --note \"squash, please\"
+  longhaul approve gate_01k3rzc --digest 9f2c41aa      in a script: just what was seen
+  longhaul approve gate_01k3rzc --yes                  in a script: whatever it is
+  longhaul approve gate_01k3rzc --for run              and what the same rule stops later in this run
+  longhaul approve gate_01k3rzc --yes --edit '{\"path\": \"a.txt\"}'   with this input instead";
+
+/// Says yes at a gate.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Approve {
+    /// The gate, or a run with only one open
+    #[arg(value_name = "RUN|GATE")]
+    gate: String,
+    /// The digest of what was seen: all of it, or its first 8 letters or more
+    #[arg(long, conflicts_with = "yes")]
+    digest: Option<String>,
+    /// Don't show it, don't ask
+    #[arg(long)]
+    yes: bool,
+    /// How far it reaches
+    #[arg(long = "for", value_enum, default_value_t, value_name = "SCOPE")]
+    reach: Reach,
+    /// Words for the model
+    #[arg(long)]
+    note: Option<String>,
+    /// Another input for the call, as JSON; `-` reads it from stdin
+    #[arg(long, value_name = "JSON|-")]
+    edit: Option<String>,
+    /// Print the gate as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far an approval reaches.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Reach {
+    /// This call
+    #[default]
+    Once,
+    /// Every call of this run that the same rule stops
+    Run,
+}
+
+impl Approve {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let desk = look()?;
+        let desk = &*desk;
+        runtime::small()?.block_on(async {
+            let gate = name::gate(desk, &self.gate).await?;
+            can_be_approved(&gate)?;
+            let decision = match &self.edit {
+                Some(said) => Decision::Edit(edited(said)?),
+                None => Decision::Approve,
+            };
+            if !self.is_meant(&gate, &decision)? {
+                say::talk(&format!(
+                    "Nothing was said; {} still waits. A no: longhaul reject {}",
+                    gate.run, gate.id
+                ));
+                return Ok(Exit::Person);
+            }
+            let json = self.json;
+            let answering = Answering { desk, gate, json };
+            let mut answer = answering.answer(decision, self.note.clone());
+            answer.scope = match self.reach {
+                Reach::Once => Scope::Once,
+                Reach::Run => Scope::Run,
+            };
+            answering.give(answer).await
+        })
+    }
+
+    /// Whether a yes to this is really meant: by its digest, by word, or by a
+    /// person who has just been shown it.
+    fn is_meant(&self, gate: &GateView, decision: &Decision) -> anyhow::Result<bool> {
+        if let Some(said) = &self.digest {
+            names(gate, said)?;
+            return Ok(true);
+        }
+        if self.yes {
+            return Ok(true);
+        }
+        if !say::is_somebody_there() || self.edit.as_deref() == Some("-") {
+            return Err(unseen(gate).into());
+        }
+        whole_card(gate).iter().for_each(|line| say::talk(line));
+        if let Decision::Edit(edited) = decision {
+            say::talk(&format!("  with this input instead: {}", edited.as_str()));
+        }
+        let said = say::ask("approve? [y/N]").unwrap_or_default();
+        Ok(is_yes(&said))
+    }
+}
+
+fn is_yes(said: &str) -> bool {
+    matches!(said.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
+    let takes = &gate.decisions;
+    if takes.iter().any(|decision| decision == "approve") {
+        return Ok(());
+    }
+    let id = gate.id;
+    let ask = plain::line(&gate.ask);
+    let words = format!(
+        "{id} is no approval, it takes {}: {ask}",
+        takes.join(" or ")
+    );
+    let failure = Failure::usage(words);
+    Err(match is_in_vain(&gate.tags) {
+        true => failure.hint("end the run", format!("longhaul cancel {}", gate.run)),
+        false => failure.hint("answer it", format!("longhaul answer {id} TEXT")),
+    }
+    .into())
+}
+
+/// Why there is no yes without having seen it.
+fn unseen(gate: &GateView) -> Failure {
+    let id = gate.id;
+    let failure = Failure::usage(format!(
+        "an approval is of what was seen, and here is no terminal to show {id} on"
+    ))
+    .hint("look at it", format!("longhaul gates show {id}"));
+    let failure = match short_digest(gate) {
+        Some(digest) => failure.hint(
+            "approve just that",
+            format!("longhaul approve {id} --digest {digest}"),
+        ),
+        None => failure,
+    };
+    failure.hint("or unseen", format!("longhaul approve {id} --yes"))
+}
+
+fn short_digest(gate: &GateView) -> Option<String> {
+    let digest = gate.digest?.to_string();
+    digest.get(..DIGEST_LETTERS).map(str::to_owned)
+}
+
+/// Whether this is the digest of what is asked now.
+fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
+    let id = gate.id;
+    let look = format!("longhaul gates show {id}");
+    let Some(standing) = gate.digest else {
+        let words = format!("{id} has no digest: nothing is frozen");
+        return Err(Failure::usage(words)
+            .hint("approve it", format!("longhaul approve {id} --yes"))
+            .into());
+    };
+    let hex = said.chars().all(|letter| letter.is_ascii_hexdigit());
+    if !hex || said.len() < DIGEST_LETTERS {
+        let words = format!(
+            "--digest {said}: give all of it, or its first {DIGEST_LETTERS} letters or more"
+        );
+        return Err(Failure::usage(words).hint("look at it", look).into());
+    }
+    if !standing.to_string().starts_with(&said.to_ascii_lowercase()) {
+        let words = format!("{said} is not the digest of what {id} asks now: look again");
+        return Err(Failure::usage(words).hint("look at it", look).into());
+    }
+    Ok(())
+}
+
+fn edited(said: &str) -> anyhow::Result<RawJson> {
+    let mut text = said.to_owned();
+    if said == "-" {
+        text.clear();
+        let stdin = std::io::stdin().lock();
+        stdin
+            .take(EDIT_BYTES_MAX)
+            .read_to_string(&mut text)
+            .context("the input can't be read from stdin")?;
+    }
+    let readable = check_readable(text.trim()).map_err(|bad| bad.to_string());
+    let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
+    readable.and_then(|()| parsed()).map_err(|bad| {
+        let words = format!("--edit is no JSON: {bad}");
+        Failure::usage(words)
+            .hint(
+                "write all of the input",
+                "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'",
+            )
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_yes_is_one() {
+        for said in ["y", "Y\n", " yes "] {
+            assert!(is_yes(said), "{said}");
+        }
+        for said in ["", "\n", "n", "no", "yep", "y please"] {
+            assert!(!is_yes(said), "{said}");
+        }
+    }
+}

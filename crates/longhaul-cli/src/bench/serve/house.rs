@@ -1,0 +1,209 @@
+//! The server that is measured: this very binary, in a project and a process of
+//! its own.
+//!
+//! Never: left behind. Whatever happens to whoever holds it, it is killed and reaped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use longhaul::assemble::{Opening, open};
+use longhaul::config::load;
+use longhaul::config::surroundings::Surroundings;
+use longhaul_engine::Task;
+use longhaul_engine::clock::Stopwatch;
+use longhaul_store::Role;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fail;
+
+/// A server that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So many tasks fill a store at once, of so many bytes each.
+const FILL_TASKS: u64 = 64;
+const FILL_BYTES: u64 = 64 * 1024;
+
+const SETTINGS: &str = r#"
+[worker]
+concurrency = 10000
+[budget]
+turns = 1000000
+usd = 1000.0
+active_time = "24h"
+[models]
+default = "scripted/busy"
+"#;
+
+const AGENT: &str = "---\nname: busy\ndescription: Looks and looks.\ntools: [vault_list]\n\
+                     model: scripted/busy\n---\nYou look.\n";
+
+const WAITER: &str = "---\nname: waiter\ndescription: Waits.\ntools: [ask_human]\n\
+                      model: scripted/waiter\n---\nYou wait.\n";
+
+const SCRIPT: &str =
+    "replies:\n  - text: \"Again.\"\n    delay: 1s\n    tools: [{ name: vault_list, input: {} }]\n";
+
+const WAITER_SCRIPT: &str = "replies:\n  - text: \"A question.\"\n    tools: [{ name: ask_human, input: { question: \"Which?\" } }]\n  - text: \"Done.\"\n";
+
+/// A project to measure in.
+#[derive(Debug)]
+pub(crate) struct Project {
+    folder: TempDir,
+    here: Surroundings,
+}
+
+impl Project {
+    pub(crate) fn new(dir: Option<&Path>) -> anyhow::Result<Self> {
+        let dir = dir.map_or_else(std::env::temp_dir, Path::to_owned);
+        let folder = tempfile::Builder::new()
+            .prefix("longhaul-bench-")
+            .tempdir_in(&dir)
+            .with_context(|| {
+                let dir = dir.display();
+                format!("`{dir}` can't be written to; name another folder with --dir")
+            })?;
+        let root = folder.path().canonicalize()?;
+        for (path, text) in [
+            ("longhaul.toml", SETTINGS),
+            ("agents/busy.md", AGENT),
+            ("agents/waiter.md", WAITER),
+            ("scripts/busy.yaml", SCRIPT),
+            ("scripts/waiter.yaml", WAITER_SCRIPT),
+        ] {
+            let path = root.join(path);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(path, text)?;
+        }
+        // What this user has set does not count here.
+        let kept = |name: &str| ["PATH", "HOME", "TMPDIR"].contains(&name);
+        let env: BTreeMap<String, String> =
+            std::env::vars().filter(|(name, _)| kept(name)).collect();
+        let here = Surroundings {
+            cwd: root,
+            env,
+            ..Surroundings::default()
+        };
+        Ok(Self { folder, here })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Fills the store with runs that nobody will drive; how big it is then, in MB.
+    pub(crate) async fn fill(&self, megabytes: u32) -> anyhow::Result<u64> {
+        let config = load::load(&self.here, &[])?;
+        let opening = Opening {
+            role: Role::Driver,
+            holder: "longhaul bench".to_owned(),
+            fatal: None,
+            recorder: None,
+        };
+        let house = open(config, opening).map_err(fail::assemble)?;
+        let aside = longhaul_core::id::InboxName::new("aside")?;
+        let rounds = u64::from(megabytes) * 1024 * 1024 / (FILL_TASKS * FILL_BYTES);
+        for round in 0..rounds {
+            let task = |place: u64| {
+                // Each text is another one, or the store would keep it once.
+                let word = format!("{round}.{place} ");
+                let times = FILL_BYTES as usize / word.len();
+                Task {
+                    inbox: Some(aside.clone()),
+                    ..Task::new("busy", word.repeat(times))
+                }
+            };
+            let tasks = (0..FILL_TASKS).map(task).collect();
+            house
+                .longhaul
+                .submit_all(tasks)
+                .await
+                .map_err(fail::engine)?;
+        }
+        let file = self.root().join(".longhaul/longhaul.db");
+        let wal = self.root().join(".longhaul/longhaul.db-wal");
+        let size = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        Ok((size(file) + size(wal)) / 1024 / 1024)
+    }
+}
+
+/// A server under way.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+    pub(crate) key: String,
+    /// From exec to ready.
+    pub(crate) ready_nanos: u64,
+}
+
+impl Server {
+    /// Starts a server over the project, and waits until it is ready.
+    pub(crate) fn start(project: &Project, watch: Stopwatch) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe().context("this program can't find its own file")?;
+        let begun = watch.nanos();
+        let mut child = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--until-eof"])
+            .args(["--log", "json"])
+            .current_dir(project.root())
+            .env_clear()
+            .envs(&project.here.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("a server can't be started")?;
+        let stderr = child.stderr.take().context("its words can't be read")?;
+        let (said, heard) = mpsc::channel();
+        // It reads on, so that the server never waits for whoever reads its log.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                _ = said.send(line);
+            }
+        });
+        let mut server = Self {
+            child,
+            address: String::new(),
+            key: String::new(),
+            ready_nanos: 0,
+        };
+        loop {
+            let line = heard.recv_timeout(PATIENCE);
+            let line = line.context("the server did not become ready")?;
+            let said: Value = serde_json::from_str(&line).unwrap_or_default();
+            if said["message"] == "ready" {
+                let url = said["url"].as_str().unwrap_or_default();
+                server.address = url.trim_start_matches("http://").to_owned();
+                break;
+            }
+        }
+        server.ready_nanos = watch.nanos() - begun;
+        let key = project.root().join(".longhaul/local.key");
+        server.key = fs::read_to_string(key)?.trim().to_owned();
+        Ok(server)
+    }
+
+    /// Its resident memory in MB.
+    pub(crate) fn resident_mb(&self) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .context("memory can only be read on Linux")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kilobytes.context("the system does not say how much memory it has")? / 1024.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

@@ -1,0 +1,74 @@
+//! `longhaul db check`: looks for damage in the store or in a backup of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::db::file::{existing_store, size};
+use crate::db::journals::Fold;
+use crate::exit::Exit;
+use crate::fail::{self, Failure};
+use crate::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// A backup to check instead of the store
+    file: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> anyhow::Result<Exit> {
+        let file = match &self.file {
+            Some(file) if !file.is_file() => {
+                let words = format!("there is no file `{}`", file.display());
+                return Err(Failure::usage(words).into());
+            }
+            Some(file) => file.clone(),
+            None => existing_store()?,
+        };
+        let report = longhaul_store::check(&file, &mut Fold::default());
+        let report = report.map_err(|error| fail::store(&error))?;
+        let is_good = report.problems.is_empty();
+        if self.json {
+            let line = json!({
+                "file": file,
+                "ok": is_good,
+                "runs": report.runs,
+                "events": report.events,
+                "bytes": report.bytes,
+                "problems": report.problems,
+                "unlisted": report.unlisted,
+            });
+            say::json(&line.to_string())?;
+        } else {
+            let (said, size) = (file.display(), size(report.bytes));
+            let (runs, events) = (report.runs, report.events);
+            for problem in &report.problems {
+                let of = problem
+                    .run
+                    .map_or_else(String::new, |run| format!("{run}: "));
+                say::words(&format!("{}: {of}{}", problem.kind, problem.what))?;
+            }
+            let count = report.problems.len() as u64 + report.unlisted;
+            match is_good {
+                true => say::words(&format!("{said}: {runs} runs, {events} events, {size}: ok"))?,
+                false => {
+                    say::words(&format!("{said}: {count} problems"))?;
+                    say::talk("  put a backup in its place   longhaul db restore FILE");
+                    if report
+                        .problems
+                        .iter()
+                        .all(|problem| problem.kind == "queue")
+                    {
+                        say::talk("  a driver repairs these      longhaul worker");
+                    }
+                }
+            }
+        }
+        Ok(if is_good { Exit::Done } else { Exit::RunFailed })
+    }
+}

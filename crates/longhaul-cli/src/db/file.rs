@@ -1,0 +1,45 @@
+//! The store's file, and file sizes for people.
+
+use std::path::{Path, PathBuf};
+
+use longhaul::assemble::store_file;
+
+use crate::{fail, here, open};
+
+/// The path of the store, whether it is there or not.
+pub(super) fn store() -> anyhow::Result<PathBuf> {
+    store_file(&here::config(&here::surroundings()?)?).map_err(fail::assemble)
+}
+
+/// The path of a store that is there.
+pub(super) fn existing_store() -> anyhow::Result<PathBuf> {
+    let store = store()?;
+    match store.is_file() {
+        true => Ok(store),
+        false => Err(open::nothing_here().into()),
+    }
+}
+
+/// The files that the runtime keeps beside this store and in the data folder.
+pub(super) fn own_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let store = store.canonicalize()?;
+    let data = here::quiet_config(&here::surroundings()?)?.data();
+    let beside = ["-wal", "-shm", "-journal"].map(|end| {
+        let mut name = store.clone().into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    let mut own = vec![store.with_file_name("driver.lock")];
+    own.extend(beside);
+    own.extend(["driver.lock", "local.key", "server.json"].map(|name| data.join(name)));
+    Ok(own)
+}
+
+/// A number of bytes for people.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..=1_023 => format!("{bytes} bytes"),
+        1_024..=1_048_575 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}

@@ -1,0 +1,52 @@
+//! `longhaul db restore`: puts a backup in the place of the store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::db::file::{size, store};
+use crate::db::journals::Fold;
+use crate::exit::Exit;
+use crate::fail::{self, Failure};
+use crate::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Restore {
+    pub(super) fn run(&self) -> anyhow::Result<Exit> {
+        let store = store()?;
+        if !self.file.is_file() {
+            let words = format!("there is no file `{}`", self.file.display());
+            return Err(Failure::usage(words).into());
+        }
+        let restored = longhaul_store::restore(&self.file, &store, &mut Fold::default());
+        let (report, kept) = restored.map_err(|error| fail::store(&error))?;
+        let (runs, events, bytes) = (report.runs, report.events, report.bytes);
+        if self.json {
+            let line = json!({
+                "file": store, "kept": kept, "runs": runs, "events": events, "bytes": bytes,
+            });
+            say::json(&line.to_string())?;
+        } else {
+            let (said, size) = (store.display(), size(bytes));
+            say::words(&format!(
+                "{said}: {runs} runs, {events} events, {size}, restored"
+            ))?;
+            if let Some(kept) = kept {
+                say::talk(&format!(
+                    "What was there before is kept in {}",
+                    kept.display()
+                ));
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,103 @@
+//! `longhaul demo`: an agent at work, an approval, a real SIGKILL, a recovery.
+//!
+//! Never: pretends. The worker is a process of its own and really dies; what is
+//! said about the recovery is counted in the journal.
+
+mod project;
+mod score;
+mod stage;
+pub(crate) mod worker;
+
+use clap::Args;
+use longhaul::assemble::{Opening, open};
+use longhaul_engine::Task;
+use longhaul_store::Role;
+
+use crate::demo::project::Project;
+use crate::demo::stage::Stage;
+use crate::exit::Exit;
+use crate::me::me;
+use crate::{fail, here, runtime, say};
+
+const EXAMPLES: &str = "Examples:
+  longhaul demo                    in ./longhaul-demo, or in .longhaul/demo of a project
+  longhaul demo < /dev/null        without a terminal: the approval is given after 3 seconds
+
+Nothing leaves that folder, no key is needed and no AI is asked: the model is scripted.
+Run it as often as you like; delete the folder to forget it.";
+
+/// Shows a run that survives the death of its worker.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Demo {}
+
+impl Demo {
+    #[expect(clippy::unused_self, reason = "every command is run the same way")]
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let project = Project::make(&here::surroundings()?)?;
+        let config = here::config(&project.surroundings())?;
+        let opening = Opening {
+            role: Role::Outsider,
+            holder: "longhaul demo".to_owned(),
+            fatal: None,
+            recorder: None,
+        };
+        let house = open(config, opening).map_err(fail::assemble)?;
+        banner(&project)?;
+        runtime::driving()?.block_on(async {
+            let task = Task {
+                submitter: Some(me()),
+                model: Some(project::MODEL.to_owned()),
+                ..Task::new(project::AGENT, "Tidy my inbox of notes")
+            };
+            let run = house.longhaul.submit(task).await.map_err(fail::engine)?;
+            say::data(&format!("  {run}  {}\n", project::AGENT))?;
+            let mut stage = Stage::set(&house, &project, run)?;
+            let shown = tokio::select! {
+                biased;
+                shown = stage.show() => shown,
+                _ = tokio::signal::ctrl_c() => {
+                    say::talk(&format!("stopped. The run is saved: cd {} && longhaul watch {run}", project.said()));
+                    return Ok(Exit::Interrupted);
+                }
+            }?;
+            farewell(&project, &run.to_string())?;
+            Ok(shown)
+        })
+    }
+}
+
+fn banner(project: &Project) -> anyhow::Result<()> {
+    let file = format!("{}/.longhaul/longhaul.db", project.said());
+    let notes = format!("{}/.longhaul/vault", project.said());
+    say::data("")?;
+    say::data(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")))?;
+    say::data("")?;
+    say::data(&format!(
+        "  Data        {file:<42} survives restarts; delete the folder to forget"
+    ))?;
+    say::data(&format!(
+        "  Model       {:<42} no AI is called in this demo",
+        "scripted"
+    ))?;
+    say::data(&format!(
+        "  Notes       {notes:<42} open them in any editor"
+    ))?;
+    say::data(&format!(
+        "  Worker      {:<42} it will be killed with SIGKILL",
+        "a process of its own"
+    ))?;
+    say::data("")
+}
+
+fn farewell(project: &Project, run: &str) -> anyhow::Result<()> {
+    let folder = project.said();
+    say::data("")?;
+    say::data("  You have seen: a durable run, an approval, a crash, a recovery.")?;
+    say::data(&format!("  Next   cd {folder}"))?;
+    say::data(&format!("         longhaul show {run}"))?;
+    say::data(&format!(
+        "         longhaul show {run} --events      the journal of what just happened"
+    ))?;
+    say::data("         agents/demo-tidier.md and scripts/demo-tidier.yaml are yours to change")
+}

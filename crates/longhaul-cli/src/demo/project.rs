@@ -1,0 +1,176 @@
+//! The demo's project: a folder with an agent, a script and six notes.
+//!
+//! Never: writes over a file that is there, or outside its folder; hands a key of the user's to
+//! what stands there already, for a cloned repository may have brought it along.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use longhaul::config::surroundings::Surroundings;
+use longhaul_tool::Location;
+
+use crate::demo::worker::is_seen;
+use crate::here;
+
+/// The demo's agent.
+pub(crate) const AGENT: &str = "demo-tidier";
+
+/// The model of every run of it, whatever the agent's file says.
+pub(crate) const MODEL: &str = "scripted/demo-tidier";
+
+/// What the folder begins with.
+const FILES: &[(&str, &str)] = &[
+    (
+        "longhaul.toml",
+        "# Every value has a default: longhaul config show --origin\n",
+    ),
+    (
+        "agents/demo-tidier.md",
+        include_str!("../../demo/demo-tidier.md"),
+    ),
+    (
+        "scripts/demo-tidier.yaml",
+        include_str!("../../demo/demo-tidier.yaml"),
+    ),
+    (
+        ".longhaul/vault/Inbox/lamp idea.md",
+        include_str!("../../demo/notes/lamp-idea.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/lamp parts.md",
+        include_str!("../../demo/notes/lamp-parts.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/tuesday meeting.md",
+        include_str!("../../demo/notes/tuesday-meeting.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/meeting follow-up.md",
+        include_str!("../../demo/notes/meeting-follow-up.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/groceries.md",
+        include_str!("../../demo/notes/groceries.md"),
+    ),
+    (
+        ".longhaul/vault/Inbox/diary.md",
+        include_str!("../../demo/notes/diary.md"),
+    ),
+];
+
+/// The demo's folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    folder: PathBuf,
+    said: String,
+    here: Surroundings,
+}
+
+impl Project {
+    /// Makes the folder, or takes the one that is there. A project that no other command would
+    /// open is refused before anything is written.
+    pub(crate) fn make(here: &Surroundings) -> anyhow::Result<Self> {
+        let (root, below) = match here.project() {
+            Some(root) => {
+                here::quiet_config(here)?;
+                (root, ".longhaul/demo")
+            }
+            None => (here.cwd.as_path(), "longhaul-demo"),
+        };
+        let folder = root.join(below);
+        let project = Self {
+            said: here.said(&folder).display().to_string(),
+            folder: folder.clone(),
+            here: here.clone(),
+        };
+        if folder.exists() {
+            here::quiet_config(&project.surroundings())?;
+        }
+        for (name, text) in FILES {
+            let file = Location::below(root, &Path::new(below).join(name));
+            let written = file.map_or(Ok(()), |file| put(&file, text));
+            written.with_context(|| {
+                format!(
+                    "the demo can't write to {}; go to another folder",
+                    folder.display()
+                )
+            })?;
+        }
+        Ok(project)
+    }
+
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder as it is said to people.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// As if somebody stood in it, with nothing set: the demo is the same for all.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        let env = self.here.env.iter();
+        Surroundings {
+            cwd: self.folder.clone(),
+            env: env
+                .filter(|(name, _)| is_seen(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            uid: self.here.uid,
+            ..Surroundings::default()
+        }
+    }
+}
+
+/// Writes the file unless it is there. Nothing is written through a link.
+fn put(file: &Location, text: &str) -> std::io::Result<()> {
+    file.make_parent()?;
+    match fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file.path())
+    {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    use super::*;
+
+    /// The number of a user who is neither root nor whoever runs the tests.
+    const STRANGER: u32 = 54_321;
+
+    #[test]
+    fn the_folder_of_another_user_is_refused() {
+        for folder in ["", "longhaul-demo"] {
+            let place = tempfile::tempdir().unwrap();
+            let file = place.path().join(folder).join("longhaul.toml");
+            fs::create_dir_all(place.path().join(folder)).unwrap();
+            fs::write(&file, "").unwrap();
+            let mut uid = STRANGER;
+            // Files of root are nobody's to refuse, but root may give them away.
+            if fs::metadata(&file).unwrap().uid() == 0 {
+                chown(&file, Some(STRANGER), None).unwrap();
+                uid = 0;
+            }
+            let here = Surroundings {
+                cwd: place.path().to_path_buf(),
+                uid: Some(uid),
+                ..Surroundings::default()
+            };
+            let made = Project::make(&here).map(|project| project.folder);
+            assert!(made.is_err(), "{folder}: {made:?}");
+            let demo = ["longhaul-demo/agents", ".longhaul/demo"];
+            assert!(!demo.iter().any(|made| place.path().join(made).exists()));
+        }
+    }
+}

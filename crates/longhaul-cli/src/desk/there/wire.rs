@@ -1,0 +1,311 @@
+//! The wire to one server: sends, sends again what may be sent twice, and reads
+//! answers of a bounded length.
+//!
+//! Never: shows the key, follows a redirect, or gives it to another server.
+
+use std::fmt;
+use std::sync::Once;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use longhaul_engine::secret::Secret;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+
+use crate::desk::there::ask::Ask;
+use crate::me::me;
+use crate::no::{No, Problem};
+
+/// A server that takes no connection in this time is not there.
+pub(crate) const CONNECTS: Duration = Duration::from_secs(2);
+
+/// An answer that takes longer is lost.
+const ANSWERS: Duration = Duration::from_secs(35);
+
+/// So often is sent again what may be sent twice.
+const REPEATS_MAX: u32 = 3;
+
+/// The pause before it is sent again, which doubles.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The header that says who is at the terminal.
+const WHO: HeaderName = HeaderName::from_static("x-longhaul-as");
+
+/// The header that makes a word count once.
+const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A wire to a server.
+pub(crate) struct Wire {
+    client: Client,
+    base: Url,
+    headers: HeaderMap,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wire").field(&self.base.as_str()).finish()
+    }
+}
+
+/// What came back, or did not.
+enum Trip {
+    /// A server answered.
+    Back(StatusCode, Vec<u8>),
+    /// Nobody did.
+    Lost(Lost),
+}
+
+/// How an answer was lost.
+struct Lost {
+    why: String,
+    /// It never left.
+    unsent: bool,
+    late: bool,
+}
+
+impl From<reqwest::Error> for Lost {
+    fn from(error: reqwest::Error) -> Self {
+        let (unsent, late) = (error.is_connect(), error.is_timeout());
+        // The address is said elsewhere, and its query is nobody's business.
+        let why = match late {
+            true => "no answer in time".to_owned(),
+            false => cause(&error.without_url()),
+        };
+        Self { why, unsent, late }
+    }
+}
+
+impl Wire {
+    /// A wire to this address, for whoever holds this key.
+    pub(crate) fn new(base: Url, key: Option<&Secret>) -> Result<Self, No> {
+        let mut headers = HeaderMap::new();
+        if let Ok(who) = HeaderValue::from_bytes(me().as_bytes()) {
+            headers.insert(WHO, who);
+        }
+        if let Some(key) = key {
+            let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()));
+            let mut value = value
+                .map_err(|_| Problem::new("unauthorized", "the key has letters that no key has"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = client(&base).map_err(|error| {
+            let why = cause(&error);
+            Problem::new("no_wire", format!("no connection can be made here: {why}"))
+        })?;
+        Ok(Self {
+            client,
+            base,
+            headers,
+        })
+    }
+
+    /// The server's address.
+    pub(crate) const fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// Sends, and reads what comes back.
+    pub(crate) async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, No> {
+        let (status, body) = self.patiently(ask).await?;
+        if !status.is_success() {
+            return Err(self.problem(status, &body).into());
+        }
+        serde_json::from_slice(&body).map_err(|bad| self.strange(&bad.to_string()))
+    }
+
+    /// Opens a stream of events; it is as long as it likes.
+    pub(crate) async fn stream(&self, ask: &Ask, after: u64) -> Result<Response, No> {
+        let request = self
+            .client
+            .get(ask.url(&self.base))
+            .headers(self.headers.clone())
+            .header(ACCEPT, "text/event-stream")
+            .header("last-event-id", after);
+        let sent = tokio::time::timeout(ANSWERS, request.send()).await;
+        let lost = |lost| self.lost(ask, &lost);
+        let Ok(sent) = sent else {
+            return Err(lost(late()));
+        };
+        let response = sent.map_err(|error| lost(error.into()))?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        match (status.is_success(), kind.starts_with("text/event-stream")) {
+            (true, true) => return Ok(response),
+            (true, false) => return Err(self.strange("it sends no events")),
+            (false, _) => {}
+        }
+        let Ok(body) = tokio::time::timeout(ANSWERS, bounded(response)).await else {
+            return Err(lost(late()));
+        };
+        let body = body.map_err(lost)?;
+        Err(self.problem(status, &body).into())
+    }
+
+    async fn patiently(&self, ask: &Ask) -> Result<(StatusCode, Vec<u8>), No> {
+        let mut repeats = 0;
+        loop {
+            let again = ask.patient && repeats < REPEATS_MAX;
+            match self.trip(ask).await {
+                Trip::Back(status, body) => {
+                    let busy = status == StatusCode::SERVICE_UNAVAILABLE
+                        || ask.once.is_some() && is_running(status, &body);
+                    if !(again && busy && ask.may_repeat()) {
+                        return Ok((status, body));
+                    }
+                }
+                Trip::Lost(lost) => {
+                    // Whoever waited long for a look has waited long enough; a word
+                    // that counts once is said until it is known that it was heard.
+                    let waits = lost.unsent || !lost.late || ask.once.is_some();
+                    let harmless = lost.unsent || ask.may_repeat();
+                    if !(again && waits && harmless) {
+                        return Err(self.lost(ask, &lost));
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE * 2_u32.pow(repeats)).await;
+            repeats += 1;
+        }
+    }
+
+    async fn trip(&self, ask: &Ask) -> Trip {
+        let mut request = self
+            .client
+            .request(ask.method.clone(), ask.url(&self.base))
+            .headers(self.headers.clone())
+            .timeout(ANSWERS);
+        if let Some(key) = &ask.once {
+            request = request.header(ONCE, key);
+        }
+        if let Some(body) = &ask.body {
+            request = request
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.clone());
+        }
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Trip::Lost(error.into()),
+        };
+        let status = response.status();
+        match bounded(response).await {
+            Ok(body) => Trip::Back(status, body),
+            Err(lost) => Trip::Lost(lost),
+        }
+    }
+
+    fn lost(&self, ask: &Ask, lost: &Lost) -> No {
+        let (base, why) = (&self.base, &lost.why);
+        let problem = match lost.unsent || ask.may_repeat() {
+            true => Problem::new(
+                "unreachable",
+                format!("the server at {base} can't be reached: {why}"),
+            ),
+            false => Problem::new(
+                "lost",
+                format!(
+                    "the answer of {base} was lost, so nobody knows whether it was done: {why}"
+                ),
+            ),
+        };
+        problem.into()
+    }
+
+    /// What a server's no says; something between may have said it.
+    fn problem(&self, status: StatusCode, body: &[u8]) -> Problem {
+        if let Ok(problem) = serde_json::from_slice(body) {
+            return problem;
+        }
+        let code = match status {
+            StatusCode::UNAUTHORIZED => "unauthorized",
+            StatusCode::FORBIDDEN => "forbidden",
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => "draining",
+            _ => "strange",
+        };
+        let base = &self.base;
+        Problem::new(code, format!("{base} answered {status} without a reason"))
+    }
+
+    /// Something answers that is no server of ours.
+    fn strange(&self, why: &str) -> No {
+        let base = &self.base;
+        let detail = format!("{base} answers, but not as this build understands it: {why}");
+        Problem::new("strange", detail).into()
+    }
+}
+
+/// Whether a server is there: it says so without a key.
+pub(crate) async fn is_there(base: &Url) -> bool {
+    let Ok(client) = client(base) else {
+        return false;
+    };
+    let url = Ask::get(&["livez"]).url(base);
+    let answer = client.get(url).timeout(CONNECTS).send().await;
+    answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
+}
+
+fn client(base: &Url) -> reqwest::Result<Client> {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // An error says that there is one already, which is as good.
+        _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let client = Client::builder()
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECTS);
+    match base.scheme() {
+        // A machine without certificates can still talk to itself, and no proxy
+        // stands between.
+        "http" => client.tls_certs_only([]).no_proxy().build(),
+        _ => client.build(),
+    }
+}
+
+async fn bounded(response: Response) -> Result<Vec<u8>, Lost> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(Lost {
+                why: format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"),
+                unsent: false,
+                late: true,
+            });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn late() -> Lost {
+    Lost {
+        why: format!("no answer in {} s", ANSWERS.as_secs()),
+        unsent: false,
+        late: true,
+    }
+}
+
+/// The first of two that say the same is still at it.
+fn is_running(status: StatusCode, body: &[u8]) -> bool {
+    let problem = serde_json::from_slice::<Problem>(body);
+    status == StatusCode::CONFLICT
+        && problem.is_ok_and(|problem| problem.code == "idempotency_running")
+}
+
+/// What lies behind an error: the rest only says how deep it came from.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    deepest.to_string()
+}

@@ -1,0 +1,218 @@
+//! `longhaul gates`: what waits for a person, and one of them whole.
+//!
+//! Never: answers.
+
+use clap::{Args, Subcommand};
+use longhaul_core::policy::gate::{GateStatus, is_in_vain};
+use longhaul_core::port::store::GatesAsk;
+use longhaul_core::time::Timestamp;
+use longhaul_engine::gate_view::{AnswerView, GateView};
+use serde_json::json;
+
+use crate::card::whole_card;
+use crate::desk::Desk;
+use crate::desk::find::{look, look_if_there};
+use crate::exit::Exit;
+use crate::figure::lasted;
+use crate::paint::Paint;
+use crate::table::{Cell, table};
+use crate::teller::{clock, short};
+use crate::{fail, name, plain, runtime, say};
+
+/// So many are listed.
+const GATES_MAX: usize = 1_000;
+
+/// So many letters of what is asked stand in a row.
+const ASK_LETTERS: usize = 60;
+
+const EXAMPLES: &str = "Examples:
+  longhaul gates                        what waits for you, oldest first
+  longhaul gates --run @last --all      all gates of a run, answered ones too
+  longhaul gates show gate_01k3rzc      what will happen, exactly
+  longhaul gates show gate_01k3rzc --json | jq -r .digest
+
+Decide: longhaul approve GATE, longhaul reject GATE, longhaul answer GATE TEXT";
+
+/// What waits for a person.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Gates {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: Ls,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists what waits for a person
+    #[command(after_help = EXAMPLES)]
+    Ls(Ls),
+    /// Shows one gate with all that is frozen
+    #[command(after_help = EXAMPLES)]
+    Show(Show),
+}
+
+#[derive(Debug, Args)]
+struct Ls {
+    /// Only this run's
+    #[arg(long)]
+    run: Option<String>,
+    /// Also those that are answered, expired or withdrawn
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// The gate, or a run with only one open
+    #[arg(value_name = "GATE|RUN")]
+    gate: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Gates {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        match &self.command {
+            None => self.list.run()?,
+            Some(Command::Ls(ls)) => ls.run()?,
+            Some(Command::Show(show)) => show.run()?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Ls {
+    fn run(&self) -> anyhow::Result<()> {
+        let desk = match &self.run {
+            // There can't be a run of that name.
+            Some(_) => Some(look()?),
+            None => look_if_there()?,
+        };
+        let Some(desk) = desk else {
+            return self.print(&[], Timestamp::default());
+        };
+        runtime::small()?.block_on(async {
+            let gates = self.find(&*desk).await?;
+            let now = desk.now().await.map_err(fail::engine)?;
+            self.print(&gates, now)
+        })
+    }
+
+    async fn find(&self, desk: &dyn Desk) -> anyhow::Result<Vec<GateView>> {
+        let run = match &self.run {
+            Some(said) => {
+                let run = name::run(desk, said).await?;
+                desk.why(run).await.map_err(fail::about_run(run))?;
+                Some(run)
+            }
+            None => None,
+        };
+        let ask = GatesAsk {
+            run,
+            status: (!self.all).then_some(GateStatus::Open),
+            limit: GATES_MAX,
+            ..GatesAsk::default()
+        };
+        let mut gates = desk.gates(ask).await.map_err(fail::engine)?;
+        // Whoever has waited longest comes first.
+        gates.reverse();
+        Ok(gates)
+    }
+
+    fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
+        if self.json {
+            return say::json(&json!({ "data": gates, "next": null }).to_string());
+        }
+        if gates.is_empty() {
+            say::talk("Nothing waits for you.   All runs: longhaul ls");
+            return Ok(());
+        }
+        let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
+        let rows: Vec<Vec<Cell>> = gates.iter().map(|gate| row(gate, now)).collect();
+        for line in table(&head, &rows, Paint::for_stdout()) {
+            say::data(&line)?;
+        }
+        if gates.iter().any(|gate| gate.status == GateStatus::Open) {
+            say::talk(
+                "Look: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn row(gate: &GateView, now: Timestamp) -> Vec<Cell> {
+    let expires = match (gate.status, gate.deadline) {
+        (GateStatus::Open, None) => "never".to_owned(),
+        (GateStatus::Open, Some(deadline)) if deadline <= now => "now".to_owned(),
+        (GateStatus::Open, Some(deadline)) => lasted(deadline.since(now)),
+        (GateStatus::Answered, _) => "answered".to_owned(),
+        (GateStatus::Expired, _) => "expired".to_owned(),
+        (GateStatus::Withdrawn, _) => "withdrawn".to_owned(),
+    };
+    vec![
+        Cell::new(lasted(now.since(gate.raised_at))),
+        Cell::new(expires),
+        Cell::new(gate.run.to_string()),
+        Cell::new(gate.id.to_string()),
+        Cell::new(short(&gate.ask)).at_most(ASK_LETTERS),
+    ]
+}
+
+impl Show {
+    fn run(&self) -> anyhow::Result<()> {
+        let desk = look()?;
+        runtime::small()?.block_on(async {
+            let gate = name::gate(&*desk, &self.gate).await?;
+            if self.json {
+                return say::json(&serde_json::to_string(&gate)?);
+            }
+            for line in whole_card(&gate) {
+                say::data(&line)?;
+            }
+            for answer in &gate.answers {
+                say::data(&format!("  {}", given(answer)))?;
+            }
+            say::data(&format!("  {}", stands(&gate)))
+        })
+    }
+}
+
+fn given(answer: &AnswerView) -> String {
+    let note = answer
+        .note
+        .as_deref()
+        .map(|note| format!(": {}", short(note)));
+    let (by, at) = (plain::line(&answer.by), clock(answer.at));
+    let note = note.unwrap_or_default();
+    format!("{} by {by} at {at}{note}", answer.decision)
+}
+
+fn stands(gate: &GateView) -> String {
+    let (id, run) = (gate.id, gate.run);
+    let ways: Vec<String> = gate
+        .decisions
+        .iter()
+        .filter_map(|decision| match decision.as_str() {
+            "approve" => Some(format!("longhaul approve {id}")),
+            "reject" => Some(format!("longhaul reject {id}")),
+            "answer" => Some(format!("longhaul answer {id} TEXT")),
+            _ => None,
+        })
+        .collect();
+    match gate.status {
+        GateStatus::Open if is_in_vain(&gate.tags) => {
+            format!("open, {run} waits, and no answer helps: longhaul cancel {run}")
+        }
+        GateStatus::Open => format!("open, {run} waits: {}", ways.join(" | ")),
+        GateStatus::Answered => format!("answered: longhaul show {run}"),
+        GateStatus::Expired => format!("expired, nobody answered in time: longhaul why {run}"),
+        GateStatus::Withdrawn => format!("withdrawn, it is no longer asked: longhaul why {run}"),
+    }
+}

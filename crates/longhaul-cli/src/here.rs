@@ -1,0 +1,94 @@
+//! Where this command was started: the one place that reads the process's surroundings.
+//!
+//! Never: interprets them; the library does that.
+
+use anyhow::Context as _;
+use longhaul::config::settings::{Config, WITNESS_FILE};
+use longhaul::config::surroundings::Surroundings;
+use longhaul::config::{dotenv, load};
+
+use crate::say;
+
+/// Variables that decide what is trusted, what is open to tools and where conversations go.
+const VOUCHES: [&str; 7] = [
+    "LONGHAUL_TRUST",
+    "LONGHAUL_OUTBOUND_ALLOW",
+    "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER",
+    WITNESS_FILE,
+    "OLLAMA_HOST",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+];
+
+/// The real folder, environment and home.
+pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
+    let cwd =
+        std::env::current_dir().context("the current folder can't be found, go to another")?;
+    // What is not UTF-8 can't be a setting of ours.
+    let env = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Surroundings {
+        cwd,
+        env: env.collect(),
+        home: std::env::home_dir().filter(|home| home.is_absolute()),
+        uid: Some(rustix::process::geteuid().as_raw()),
+        ..Surroundings::default()
+    })
+}
+
+/// The same, with what stands in the project's `.env` where nothing else sets it.
+pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundings> {
+    let root = quiet_config(&here)?.root;
+    let file = root.join(dotenv::FILE_NAME);
+    let read = dotenv::read(&root);
+    let read = read.map_err(|why| anyhow::anyhow!("`{}` {why}", file.display()))?;
+    // What is wrong is not quoted: a line may hold a secret.
+    if read.is_broken {
+        anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
+    }
+    for (name, value) in read.values {
+        // Commands that don't read this file must find the same store.
+        if ["LONGHAUL_STORE", "LONGHAUL_DATA"].contains(&name.as_str()) {
+            anyhow::bail!(
+                "`{}` sets {name}, and only some commands read that file: set it in longhaul.toml, or in the real environment",
+                file.display()
+            );
+        }
+        // The file comes with the project, and a project can't vouch for itself.
+        if VOUCHES.contains(&name.as_str()) {
+            anyhow::bail!(
+                "`{}` sets {name}, which decides what is trusted: set it in the real environment, and delete that line",
+                file.display()
+            );
+        }
+        if !here.env.contains_key(&name) {
+            here.filed.insert(name.clone());
+            here.env.insert(name, value);
+        }
+    }
+    Ok(here)
+}
+
+/// The same for whoever hands something to a server: only the server knows
+/// whether it has read that file, and looks for itself.
+pub(crate) fn with_env_file_if_sound(here: Surroundings) -> Surroundings {
+    with_env_file(here.clone()).unwrap_or(here)
+}
+
+/// The configuration that holds here, and what there is to say about it.
+pub(crate) fn config(here: &Surroundings) -> anyhow::Result<Config> {
+    let config = quiet_config(here)?;
+    for note in &config.notes {
+        say::talk(&format!("note: {note}"));
+    }
+    Ok(config)
+}
+
+/// The same without a word.
+pub(crate) fn quiet_config(here: &Surroundings) -> anyhow::Result<Config> {
+    load::load(here, &[]).map_err(|error| {
+        let faults = error.faults.len();
+        let many = if faults == 1 { "a fault" } else { "faults" };
+        anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
+    })
+}

@@ -1,0 +1,31 @@
+//! What is said of `.mcp.json` as a whole, by every command that reads it.
+//!
+//! Never: on stdout. It is talk.
+
+use longhaul::mcp::file::McpFile;
+use longhaul::mcp::name::FILE_NAME;
+
+use crate::say;
+
+/// Says what is wrong with the file, and what else should be known of it.
+pub(crate) fn tell(file: &McpFile) {
+    for problem in &file.problems {
+        say::talk(&format!("error: {problem}"));
+    }
+    for problem in file.servers.iter().flat_map(|server| &server.problems) {
+        say::talk(&format!("error: {problem}"));
+    }
+    for note in &file.notes {
+        say::talk(&format!("note: {note}"));
+    }
+}
+
+/// There is nothing to list.
+pub(crate) fn nothing(file: &McpFile) {
+    let folder = file.path.parent().unwrap_or(&file.path).display();
+    match file.is_there() {
+        false => say::talk(&format!("There is no {FILE_NAME} in {folder}.")),
+        true if file.problems.is_empty() => say::talk(&format!("{FILE_NAME} names no server.")),
+        true => {}
+    }
+}

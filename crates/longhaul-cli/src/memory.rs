@@ -1,0 +1,309 @@
+//! `longhaul memory`: what threads and notes hold, and how people remove it.
+//!
+//! Never: a server's. Memory is looked at where the store is, beside whoever
+//! drives it.
+
+use clap::{Args, Subcommand};
+use longhaul::assemble::House;
+use longhaul_core::id::{BadId, NoteId, ResourceKey, ThreadKey};
+use longhaul_core::message::Message;
+use longhaul_core::note::Note;
+use longhaul_engine::Longhaul;
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::fail::{self, Failure};
+use crate::here::surroundings;
+use crate::paint::Paint;
+use crate::table::{Cell, table};
+use crate::teller::{day, short};
+use crate::transcript::messages_told;
+use crate::{open, runtime, say};
+
+/// So many letters of a note stand in a row.
+const NOTE_LETTERS: usize = 80;
+
+/// The longest list.
+const LIMIT_MAX: usize = 10_000;
+
+const EXAMPLES: &str = "Examples:
+  longhaul run writer 'Go on.' --thread letters --resource ada
+  longhaul memory show letters             what runs of this thread remember, oldest first
+  longhaul memory notes ada                what agents wrote down about ada, newest first
+  longhaul memory notes ada tea sugar      only notes with any of these words, best match first
+  longhaul memory notes ada --json | jq -r .data[].text
+  longhaul memory forget note_01k3rzc...   removes one note
+  longhaul memory forget --all ada         removes all notes about ada
+  longhaul memory clear letters            forgets a thread; journals keep what was said";
+
+/// What agents remember.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Memory {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows the messages of a thread, oldest first
+    #[command(after_help = EXAMPLES)]
+    Show(Show),
+    /// Forgets a thread
+    #[command(after_help = EXAMPLES)]
+    Clear(Clear),
+    /// Lists notes about a person or thing, or looks for some
+    #[command(after_help = EXAMPLES)]
+    Notes(Notes),
+    /// Removes a note, or all about a person or thing
+    #[command(after_help = EXAMPLES)]
+    Forget(Forget),
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// The thread, as `--thread` names it
+    thread: String,
+    /// So many of the newest messages
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Clear {
+    /// The thread, as `--thread` names it
+    thread: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Notes {
+    /// Whom or what they are about, as `--resource` names it
+    resource: String,
+    /// Words to look for; any of them is enough
+    query: Vec<String>,
+    /// So many at most
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Forget {
+    /// The note
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    note: Option<String>,
+    /// All notes about this person or thing
+    #[arg(long, value_name = "RESOURCE")]
+    all: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Memory {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        match &self.command {
+            Command::Show(show) => show.run()?,
+            Command::Clear(clear) => clear.run()?,
+            Command::Notes(notes) => notes.run()?,
+            Command::Forget(forget) => forget.run()?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The store of this folder; none: nothing was ever kept.
+fn house() -> anyhow::Result<Option<House>> {
+    if surroundings()?.var("LONGHAUL_URL").is_some() {
+        let words = "a server is named, and memory is looked at where its store is";
+        return Err(Failure::usage(words)
+            .hint(
+                "look at the store here",
+                "LONGHAUL_URL= longhaul memory ...",
+            )
+            .into());
+    }
+    open::look_if_there()
+}
+
+fn bad(bad: BadId) -> anyhow::Error {
+    Failure::usage(bad.to_string()).into()
+}
+
+fn limited(limit: usize) -> usize {
+    limit.clamp(1, LIMIT_MAX)
+}
+
+impl Show {
+    fn run(&self) -> anyhow::Result<()> {
+        let thread = ThreadKey::new(&self.thread).map_err(bad)?;
+        let house = house()?;
+        let (messages, count) = match &house {
+            None => (Vec::new(), 0),
+            Some(house) => runtime::small()?.block_on(self.look(&house.longhaul, &thread))?,
+        };
+        if self.json {
+            let messages = json!({ "thread": thread, "count": count, "data": messages });
+            return say::json(&messages.to_string());
+        }
+        if messages.is_empty() {
+            say::talk(&format!(
+                "Nothing is remembered of `{thread}`.   Say something: longhaul run AGENT TEXT --thread {thread}"
+            ));
+            return Ok(());
+        }
+        for part in messages_told(messages.iter()) {
+            say::result(&part)?;
+        }
+        let shown = messages.len() as u64;
+        if shown < count {
+            say::talk(&format!(
+                "The newest {shown} of {count} messages.   All of them: --limit {count}"
+            ));
+        }
+        Ok(())
+    }
+
+    async fn look(
+        &self,
+        longhaul: &Longhaul,
+        thread: &ThreadKey,
+    ) -> anyhow::Result<(Vec<Message>, u64)> {
+        let messages = longhaul.thread(thread, limited(self.limit)).await;
+        let count = longhaul.thread_len(thread).await;
+        Ok((
+            messages.map_err(fail::engine)?,
+            count.map_err(fail::engine)?,
+        ))
+    }
+}
+
+impl Clear {
+    fn run(&self) -> anyhow::Result<()> {
+        let thread = ThreadKey::new(&self.thread).map_err(bad)?;
+        let count = match house()? {
+            None => 0,
+            Some(house) => runtime::small()?.block_on(async {
+                let longhaul = &house.longhaul;
+                let count = longhaul.thread_len(&thread).await.map_err(fail::engine)?;
+                longhaul.clear_thread(&thread).await.map_err(fail::engine)?;
+                anyhow::Ok(count)
+            })?,
+        };
+        if self.json {
+            return say::json(&json!({ "thread": thread, "forgotten": count }).to_string());
+        }
+        say::words(&format!(
+            "{} of `{thread}` forgotten.",
+            many(count, "message")
+        ))
+    }
+}
+
+impl Notes {
+    fn run(&self) -> anyhow::Result<()> {
+        let resource = ResourceKey::new(&self.resource).map_err(bad)?;
+        let query = self.query.join(" ");
+        let notes = match house()? {
+            None => Vec::new(),
+            Some(house) => {
+                let looked = house
+                    .longhaul
+                    .recall(&resource, &query, limited(self.limit));
+                let notes: Result<Vec<Note>, _> = runtime::small()?.block_on(looked);
+                notes.map_err(fail::engine)?
+            }
+        };
+        if self.json {
+            let rows: Vec<Value> = notes.iter().map(written).collect();
+            return say::json(&json!({ "data": rows, "next": null }).to_string());
+        }
+        if notes.is_empty() && query.trim().is_empty() {
+            say::talk(&format!("There are no notes about `{resource}`."));
+        } else if notes.is_empty() {
+            say::talk(&format!(
+                "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
+            ));
+        } else {
+            let head = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
+            let rows: Vec<Vec<Cell>> = notes.iter().map(row).collect();
+            for line in table(&head, &rows, Paint::for_stdout()) {
+                say::data(&line)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn row(note: &Note) -> Vec<Cell> {
+    vec![
+        Cell::new(note.id.to_string()),
+        Cell::new(day(note.at)),
+        Cell::new(note.tags.join(", ")).at_most(NOTE_LETTERS / 2),
+        Cell::new(short(&note.text)).at_most(NOTE_LETTERS),
+    ]
+}
+
+/// A note as programs read it.
+fn written(note: &Note) -> Value {
+    json!({
+        "id": note.id,
+        "text": note.text,
+        "tags": note.tags,
+        "run": note.run,
+        "at": note.at,
+    })
+}
+
+impl Forget {
+    fn run(&self) -> anyhow::Result<()> {
+        let house = house()?;
+        let longhaul = house.as_ref().map(|house| &house.longhaul);
+        let count = match (&self.all, &self.note) {
+            (Some(resource), _) => {
+                let resource = ResourceKey::new(resource).map_err(bad)?;
+                match longhaul {
+                    None => 0,
+                    Some(longhaul) => {
+                        let gone = runtime::small()?.block_on(longhaul.clear_notes(&resource));
+                        gone.map_err(fail::engine)?
+                    }
+                }
+            }
+            (None, said) => {
+                let said = said.as_deref().unwrap_or_default();
+                let note: NoteId = said.parse().map_err(bad)?;
+                let gone = match longhaul {
+                    None => false,
+                    Some(longhaul) => {
+                        let gone = runtime::small()?.block_on(longhaul.forget_note(note));
+                        gone.map_err(fail::engine)?
+                    }
+                };
+                if !gone {
+                    return Err(Failure::usage(format!("there is no note {note}"))
+                        .hint("see which there are", "longhaul memory notes RESOURCE")
+                        .into());
+                }
+                1
+            }
+        };
+        if self.json {
+            return say::json(&json!({ "forgotten": count }).to_string());
+        }
+        say::words(&format!("{} forgotten.", many(count, "note")))
+    }
+}
+
+fn many(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

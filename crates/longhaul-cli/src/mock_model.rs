@@ -1,0 +1,207 @@
+//! `longhaul mock-model`: the scripts of a project over the wires of Anthropic
+//! and OpenAI, for adapters and SDKs that have no key.
+//!
+//! Never: asks anybody, or looks at a key. What it says stands in a file.
+
+mod answered;
+mod counts;
+mod door;
+mod folder;
+mod route;
+
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use longhaul_core::time::Millis;
+use longhaul_model::mock::{Faults, Mock, Regular, Scripts as _};
+use serde_json::json;
+
+use crate::eof::parent_gone;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::interrupts::Interrupts;
+use crate::mock_model::door::Door;
+use crate::mock_model::folder::Folder;
+use crate::serving::{more_files, url};
+use crate::{here, runtime, say};
+
+const EXAMPLES: &str = "Examples:
+  longhaul mock-model                              plays scripts/*.yaml at http://127.0.0.1:4190
+  longhaul mock-model --scripts tests/replies      another folder of scripts
+  longhaul mock-model --listen 127.0.0.1:0 --json  any free port; its address as JSON on stdout
+  longhaul mock-model --latency 200ms --token-delay 20ms
+  longhaul mock-model --fail-status 529 --fail-every 5 --cut-every 7
+
+  curl http://127.0.0.1:4190/v1/chat/completions -d \\
+    '{\"model\": \"tidy\", \"messages\": [{\"role\": \"user\", \"content\": \"the garden\"}]}'
+
+The model of a request names the script: `tidy` and `scripted/tidy` are scripts/tidy.yaml, which
+is read again when it changes. How many messages of the assistant's are in the request says which
+reply is next; the header `x-longhaul-turn: N` says it outright. An `error:` of the script fails
+the same request so many times, and then it is answered.
+
+  POST /v1/messages            Anthropic Messages
+  POST /v1/responses           OpenAI Responses
+  POST /v1/chat/completions    OpenAI Chat Completions
+  GET  /v1/models              the scripts
+  GET  /livez
+  GET  /stats                  how many questions and bytes of them came, and the CPU time they took
+
+The header `x-longhaul-fault` spoils one request: status=503, cut, stall, garbage or error.
+Any key is accepted, and none as well. SIGTERM and Ctrl-C end it with 0.";
+
+/// Plays scripts as Anthropic and OpenAI would speak them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MockModel {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4190")]
+    listen: String,
+    /// The folder of scripts; unless it is said, the project's `scripts`
+    #[arg(long, value_name = "DIR")]
+    scripts: Option<PathBuf>,
+    /// Wait so long before the first byte of a reply, such as 50ms
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = span)]
+    latency: Millis,
+    /// Wait so long between the events of a stream, such as 5ms
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = span)]
+    token_delay: Millis,
+    /// What requests fail with
+    #[arg(
+        long,
+        value_name = "STATUS",
+        default_value_t = 529,
+        value_parser = clap::value_parser!(u16).range(400..600),
+        requires = "fail_every"
+    )]
+    fail_status: u16,
+    /// Every N-th request fails, and says when to try again
+    #[arg(long, value_name = "N")]
+    fail_every: Option<NonZeroU64>,
+    /// Every N-th stream is cut off in the middle, and the connection with it
+    #[arg(long, value_name = "N")]
+    cut_every: Option<NonZeroU64>,
+    /// Say where it is as one JSON object on stdout, and nothing to people
+    #[arg(long)]
+    json: bool,
+    /// Stop when stdin is closed: for programs that start it and may die
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+impl MockModel {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let folder = self.folder()?;
+        if folder.leads_out() {
+            let shown = folder.path().display();
+            let words = format!("`{shown}` is a link that leads out of the project");
+            return Err(Failure::usage(words)
+                .hint("name a folder", "longhaul mock-model --scripts DIR")
+                .into());
+        }
+        if !folder.path().is_dir() {
+            let shown = folder.path().display();
+            let words = format!("there is no folder of scripts at `{shown}`");
+            return Err(Failure::usage(words)
+                .hint("name another", "longhaul mock-model --scripts DIR")
+                .into());
+        }
+        more_files();
+        let (listener, address) = self.listen()?;
+        let folder = Arc::new(folder);
+        let mock = Mock::new(Arc::clone(&folder) as _, self.faults());
+        runtime::driving()?.block_on(async {
+            let mut interrupts = Interrupts::listen()?;
+            let door = Door::new(listener, mock)?;
+            self.greet(&folder, address)?;
+            tokio::select! {
+                () = door.serve() => {}
+                () = interrupts.next() => {}
+                () = parent_gone(self.until_eof) => {}
+            }
+            Ok(Exit::Done)
+        })
+    }
+
+    fn folder(&self) -> anyhow::Result<Folder> {
+        match &self.scripts {
+            Some(folder) => Ok(Folder::new(folder.clone())),
+            None => {
+                let here = here::surroundings()?;
+                Ok(Folder::of_project(here::quiet_config(&here)?.root))
+            }
+        }
+    }
+
+    fn faults(&self) -> Faults {
+        let status = self.fail_status;
+        Faults {
+            latency: self.latency,
+            token_delay: self.token_delay,
+            fail: self.fail_every.map(|every| Regular { status, every }),
+            cut_every: self.cut_every,
+        }
+    }
+
+    fn listen(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
+        let at = &self.listen;
+        let bound = TcpListener::bind(at).and_then(|listener| {
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        });
+        bound.map_err(|error| {
+            let exit = match error.kind() == std::io::ErrorKind::AddrInUse {
+                true => Exit::Busy,
+                false => Exit::Usage,
+            };
+            let words = format!("nothing can listen at {at}: {error}");
+            let command = "longhaul mock-model --listen 127.0.0.1:0";
+            let failure = Failure::usage(words).hint("take any free port", command);
+            failure.exit(exit).into()
+        })
+    }
+
+    /// Says where it is, and how to get there.
+    fn greet(&self, folder: &Folder, address: SocketAddr) -> anyhow::Result<()> {
+        let (url, names) = (url(address), folder.names());
+        if !address.ip().is_loopback() {
+            say::talk("warning: other machines can reach this mock, and it asks nobody for a key");
+        }
+        if self.json {
+            let pid = std::process::id();
+            let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
+            return say::json(&ready.to_string());
+        }
+        let (count, shown) = (names.len(), folder.path().display());
+        let scripts = if count == 1 { "script" } else { "scripts" };
+        say::talk(&format!(
+            "mock-model is ready at {url} with {count} {scripts} of {shown}; no AI is asked"
+        ));
+        for (who, how) in [
+            (
+                "Anthropic SDK",
+                format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any"),
+            ),
+            (
+                "OpenAI SDK",
+                format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any"),
+            ),
+            (
+                "Longhaul",
+                format!(
+                    "[providers.mock] api = \"anthropic\", base_url = \"{url}\"; model: mock/NAME"
+                ),
+            ),
+        ] {
+            say::talk(&format!("  {who:<14} {how}"));
+        }
+        Ok(())
+    }
+}
+
+fn span(text: &str) -> Result<Millis, String> {
+    longhaul::span::read(text).ok_or_else(|| "a span of time is such as 50ms or 2s".to_owned())
+}

@@ -1,0 +1,115 @@
+//! `longhaul show`: one run, whole: a page for people, an object for programs.
+//!
+//! Never: changes anything, and needs no driver.
+
+use clap::Args;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{RunId, Seq};
+
+use crate::desk::Desk;
+use crate::desk::find::look;
+use crate::driven::stand;
+use crate::exit::Exit;
+use crate::page::page;
+use crate::teller::{Teller, clock};
+use crate::transcript::told;
+use crate::{fail, name, plain, runtime, say};
+
+/// So many events are read at once.
+const EVENTS: usize = 500;
+
+/// So many letters of an event that has no words of its own.
+const LETTERS_MAX: usize = 80;
+
+const EXAMPLES: &str = "Examples:
+  longhaul show @last
+  longhaul show run_01k3qv9 --json | jq '{status, reason, now, turns, cost_usd}'
+  longhaul show run_01k3qv9 --transcript     what was said
+  longhaul show run_01k3qv9 --events         what happened, a line for each fact";
+
+/// Shows a run.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Show {
+    /// The run: its id, the last six letters of it, or @last
+    run: String,
+    /// Print JSON: one object, with --events a line for each
+    #[arg(long)]
+    json: bool,
+    /// The conversation with the model
+    #[arg(long, conflicts_with = "events")]
+    transcript: bool,
+    /// The journal
+    #[arg(long)]
+    events: bool,
+}
+
+impl Show {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let desk = look()?;
+        let desk = &*desk;
+        runtime::small()?.block_on(async {
+            let run = name::run(desk, &self.run).await?;
+            if self.events {
+                self.print_events(desk, run).await?;
+            } else if self.transcript {
+                self.print_transcript(desk, run).await?;
+            } else {
+                self.print_run(desk, run).await?;
+            }
+            Ok(Exit::Done)
+        })
+    }
+
+    async fn print_run(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let view = desk.show(run).await.map_err(fail::about_run(run))?;
+        if self.json {
+            return say::json(&serde_json::to_string(&view)?);
+        }
+        let (why, stands) = stand(desk, &view).await?;
+        for line in page(&view, &why, &stands) {
+            say::data(&line)?;
+        }
+        Ok(())
+    }
+
+    async fn print_transcript(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let transcript = desk.transcript(run).await;
+        let transcript = transcript.map_err(fail::about_run(run))?;
+        if self.json {
+            return say::json(&serde_json::to_string(&transcript)?);
+        }
+        told(&transcript)
+            .iter()
+            .try_for_each(|part| say::words(part))
+    }
+
+    async fn print_events(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let mut teller = Teller::default();
+        let mut after = Seq::START;
+        loop {
+            let entries = desk.events(run, after, EVENTS).await;
+            let entries = entries.map_err(fail::about_run(run))?;
+            let Some(last) = entries.last() else {
+                return Ok(());
+            };
+            after = last.seq;
+            for entry in &entries {
+                match self.json {
+                    true => say::json(&serde_json::to_string(&entry.to_envelope()?)?)?,
+                    false => say::words(&event_line(&mut teller, entry)?)?,
+                }
+            }
+        }
+    }
+}
+
+fn event_line(teller: &mut Teller, entry: &Entry) -> anyhow::Result<String> {
+    let words = match teller.brief(entry) {
+        Some(words) => words,
+        None => plain::cut(entry.to_envelope()?.data.as_str(), LETTERS_MAX),
+    };
+    let (seq, at, kind) = (entry.seq.0, clock(entry.at), entry.event.kind());
+    let line = format!("{seq:>5}  {at}  {kind:<20} {}", plain::line(&words));
+    Ok(line.trim_end().to_owned())
+}

@@ -1,0 +1,198 @@
+//! `longhaul steer`: a message to a run in flight, and what became of it.
+//!
+//! Never: silence. A message is queued, read, or not read and why.
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::RunId;
+use longhaul_core::time::Timestamp;
+use longhaul_engine::steer_view::{SteerState, SteerView};
+use longhaul_engine::view::RunView;
+use serde_json::json;
+use std::io::Read as _;
+
+use crate::desk::Desk;
+use crate::desk::find::look;
+use crate::exit::Exit;
+use crate::figure::lasted;
+use crate::teller::short;
+use crate::{fail, name, runtime, say};
+
+/// More than this is no message; the engine's own bound is far below.
+const TEXT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How a run says that its next turn is under way; a view has no other word for it.
+const ASKING: &str = "asks the model, turn";
+
+const EXAMPLES: &str = "Examples:
+  longhaul steer @last \"Keep the old cookie name for one more release\"
+  longhaul steer run_01k3qv9 --interrupt \"Stop, wrong file\"
+  git diff | longhaul steer run_01k3qv9 -        the message from stdin
+  longhaul steer run_01k3qv9 --status            what became of what was sent";
+
+/// Writes to a run.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Steer {
+    /// The run: its id, the last six letters of it, or @last
+    run: String,
+    /// What to tell it; `-` reads it from stdin
+    #[arg(required_unless_present = "status")]
+    text: Vec<String>,
+    /// When it is to be read
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    delivery: When,
+    /// Now, cutting off what runs: the same as --delivery interrupt
+    #[arg(long, conflicts_with = "delivery")]
+    interrupt: bool,
+    /// What became of the messages that were sent before
+    #[arg(long, conflicts_with_all = ["text", "delivery", "interrupt"])]
+    status: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// When a message is to be read.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum When {
+    /// When the calls of this turn are done
+    #[default]
+    AfterBatch,
+    /// Before the next call begins; calls not begun are skipped
+    BeforeNextTool,
+    /// Now: what runs is cut off
+    Interrupt,
+    /// When the run would end
+    FollowUp,
+}
+
+impl From<When> for Delivery {
+    fn from(when: When) -> Self {
+        match when {
+            When::AfterBatch => Self::AfterBatch,
+            When::BeforeNextTool => Self::BeforeNextTool,
+            When::Interrupt => Self::Interrupt,
+            When::FollowUp => Self::FollowUp,
+        }
+    }
+}
+
+impl Steer {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let desk = look()?;
+        let desk = &*desk;
+        runtime::small()?.block_on(async {
+            let run = name::run(desk, &self.run).await?;
+            match self.status {
+                true => self.tell_status(desk, run).await?,
+                false => self.send(desk, run).await?,
+            }
+            Ok(Exit::Done)
+        })
+    }
+
+    async fn send(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let text = self.text()?;
+        let delivery = match self.interrupt {
+            true => Delivery::Interrupt,
+            false => self.delivery.into(),
+        };
+        let steered = desk.steer(run, text, delivery).await;
+        let steer = steered.map_err(fail::about_run(run))?;
+        if self.json {
+            let receipt = json!({
+                "id": steer, "run": run, "status": "queued", "delivery": delivery,
+            });
+            return say::json(&receipt.to_string());
+        }
+        let view = desk.show(run).await.map_err(fail::about_run(run))?;
+        let now = short(&view.now);
+        say::words(&format!(
+            "Queued for {run}. {now} {}",
+            read_when(&view, delivery)
+        ))?;
+        say::words(&format!(
+            "{steer}   Was it read? longhaul steer {run} --status"
+        ))?;
+        if !desk.is_driven().await.map_err(fail::engine)? {
+            say::talk(&format!("Nobody drives it now: longhaul watch {run}"));
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        if self.text != ["-"] {
+            return Ok(self.text.join(" "));
+        }
+        let mut text = String::new();
+        let stdin = std::io::stdin().lock();
+        stdin
+            .take(TEXT_BYTES_MAX)
+            .read_to_string(&mut text)
+            .context("the message can't be read from stdin")?;
+        Ok(text)
+    }
+
+    async fn tell_status(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+        let steers = desk.steers(run).await.map_err(fail::about_run(run))?;
+        if self.json {
+            return say::json(&json!({ "data": steers, "next": null }).to_string());
+        }
+        if steers.is_empty() {
+            say::talk(&format!("Nothing was sent to {run}."));
+        }
+        let now = desk.now().await.map_err(fail::engine)?;
+        let tell = |steer| say::words(&became(steer, now));
+        steers.iter().try_for_each(tell)
+    }
+}
+
+/// When a message that was queued now will be read.
+fn read_when(run: &RunView, delivery: Delivery) -> String {
+    // The turn that is asked for now is not completed yet, and comes before.
+    let next = match run.now.contains(ASKING) {
+        true => run.turns + 2,
+        false => run.turns + 1,
+    };
+    match delivery {
+        Delivery::AfterBatch => {
+            format!("Delivered before turn {next}; sooner with --interrupt.")
+        }
+        Delivery::BeforeNextTool => {
+            format!("Delivered before the next call begins, in turn {next} at the latest.")
+        }
+        Delivery::Interrupt => "Delivered at once; what runs is cut off.".to_owned(),
+        Delivery::FollowUp => "Delivered when it would end.".to_owned(),
+    }
+}
+
+/// What became of a message.
+fn became(steer: &SteerView, now: Timestamp) -> String {
+    let id = steer.id;
+    let text = short(&steer.text);
+    let after = steer.after_s.map_or_else(String::new, |seconds| {
+        let span = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
+        format!(", {} after you sent it", lasted(span))
+    });
+    match (steer.status, steer.between, &steer.why) {
+        (SteerState::Delivered, Some([0, _]), _) => {
+            format!("{id}  delivered before turn 1{after}: {text}")
+        }
+        (SteerState::Delivered, Some([before, next]), _) => {
+            format!("{id}  delivered between turns {before} and {next}{after}: {text}")
+        }
+        (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
+        (SteerState::Queued, ..) => {
+            let since = steer.sent_at.map_or_else(String::new, |sent| {
+                format!(" since {}", lasted(now.since(sent)))
+            });
+            format!("{id}  queued{since}: {text}")
+        }
+        (SteerState::Delivered, None, None) => format!("{id}  delivered{after}: {text}"),
+        (SteerState::Dropped, _, None) => format!("{id}  dropped{after}: {text}"),
+        (SteerState::Withdrawn, _, None) => format!("{id}  withdrawn{after}: {text}"),
+    }
+}

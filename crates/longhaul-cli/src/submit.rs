@@ -1,0 +1,230 @@
+//! `longhaul submit`: hands a task over and returns as soon as it is on disk.
+//!
+//! Never: drives or follows.
+
+use std::path::Path;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use longhaul::agents::loaded::{AgentError, Source};
+use longhaul::assemble::menu::Menu;
+use longhaul::assemble::{agents, models, toolbox};
+use longhaul::config::secrets;
+use longhaul::config::settings::Config;
+use longhaul::config::surroundings::Surroundings;
+use longhaul::trust::sends;
+use longhaul::trust::warden::Warden;
+use longhaul_core::time::Clock;
+use longhaul_engine::Task;
+use longhaul_engine::agent::Agent;
+use longhaul_engine::clock::SystemClock;
+
+use crate::desk::find::{Server, beside, server};
+use crate::exit::Exit;
+use crate::fail::{self, Failure};
+use crate::no::Problem;
+use crate::task_args::TaskArgs;
+use crate::{here, runtime, say};
+
+const EXAMPLES: &str = "Examples:
+  longhaul submit writer \"Summarise README.md\"
+  longhaul submit writer - --lane docs < task.txt
+  longhaul submit writer \"...\" --idempotency-key 2026-11-15   safe to repeat
+
+The run begins as soon as somebody drives: longhaul worker";
+
+/// Submits a task.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Submit {
+    #[command(flatten)]
+    task: TaskArgs,
+    /// Print the run as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Submit {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let server = server()?;
+        let bare = here::surroundings()?;
+        // Only to see whether there is a model: who drives reads it, or does not.
+        let here = here::with_env_file_if_sound(bare.clone());
+        let mut prepared = prepare(&self.task, server.as_ref(), &here)?;
+        if server.is_none() && here.env != bare.env {
+            prepared.compare(&bare)?;
+        }
+        let task = prepared.tell(false);
+        let desk = beside(server)?;
+        runtime::small()?.block_on(async {
+            let taken = desk.submit(task).await;
+            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
+            if self.json {
+                let view = desk.show(run).await.map_err(fail::engine)?;
+                say::json(&serde_json::to_string(&view)?)?;
+            } else {
+                // Whoever can't be told must not submit it again.
+                say::data(&run.to_string()).context(format!("{run} is submitted"))?;
+            }
+            Ok(Exit::Done)
+        })
+    }
+}
+
+/// A task that can be done.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    task: Task,
+    /// The models that are asked, by their full names, as far as it is known here.
+    asked: Vec<String>,
+    /// What there is to say before it is handed over.
+    notes: Vec<String>,
+}
+
+impl Prepared {
+    /// The task. What there is to say is said, unless nothing is to be told.
+    pub(crate) fn tell(self, silent: bool) -> Task {
+        if !silent {
+            for note in &self.notes {
+                say::talk(&format!("note: {note}"));
+            }
+        }
+        self.task
+    }
+
+    /// Notes which models only those can ask who read the project's `.env`.
+    fn compare(&mut self, bare: &Surroundings) -> anyhow::Result<()> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let config = here::quiet_config(bare)?;
+        let models = models(&config, &clock);
+        let menu = Menu::of(&config).map_err(Failure::usage)?;
+        let missing = self.asked.iter();
+        let missing = missing.filter(|name| {
+            models.find(Some(name)).is_err() && waits(&config, &menu, Some(name)).is_none()
+        });
+        let missing = missing.map(|name| only_with_env_file(name));
+        self.notes.extend(missing.collect::<Vec<_>>());
+        Ok(())
+    }
+}
+
+/// That the key of a model stands where not everybody looks.
+pub(crate) fn only_with_env_file(model: &str) -> String {
+    format!(
+        "the key for `{model}` stands in .env only: `run`, `watch` and `dev` read that file, \
+         `worker` and `serve` don't"
+    )
+}
+
+/// The model that is meant, where it lacks nothing but trust: that is asked about
+/// later, and a run waits for it.
+fn waits(config: &Config, menu: &Menu, named: Option<&str>) -> Option<String> {
+    let name = menu.choose(named, |_| None).ok()?.name;
+    let (provider, _) = name.split_once('/')?;
+    let thing = sends::provider(config, provider)?;
+    let is_shut = !Warden::of(config).may(&thing).allows();
+    is_shut.then_some(name)
+}
+
+/// The task that was typed, after a look whether it can be done at all: nothing
+/// is made on disk for a name that nobody has. A server that somebody named has
+/// agents and models of its own, and looks for itself.
+pub(crate) fn prepare(
+    args: &TaskArgs,
+    server: Option<&Server>,
+    here: &Surroundings,
+) -> anyhow::Result<Prepared> {
+    if server.is_some_and(|server| server.is_named) {
+        let task = args.task()?;
+        let (asked, notes) = (Vec::new(), Vec::new());
+        return Ok(Prepared { task, asked, notes });
+    }
+    let config = here::quiet_config(here)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
+    let loaded = agents(&config, &tools, Path::new(""));
+    let found = loaded.find(args.agent()).map_err(|error| match error {
+        // As the engine says it, here or behind a server.
+        AgentError::Unknown(_) => fail::engine(longhaul_engine::Error::NoAgent {
+            name: args.agent().to_owned(),
+            like: loaded.roster().like(args.agent()).map(str::to_owned),
+        }),
+        AgentError::Broken { .. } => Failure::usage(error.to_string())
+            .hint("all agents", "longhaul agents")
+            .into(),
+    })?;
+    let agent = &found.agent;
+    let menu = Menu::of(&config).map_err(Failure::usage)?;
+    let named = named(args, agent);
+    let asked: Vec<String> = match server {
+        // It has keys of its own, and looks for itself.
+        Some(_) => {
+            let named = named.into_iter().flatten();
+            let meant = named.filter_map(|named| menu.choose(Some(named), |_| None).ok());
+            meant.map(|choice| choice.name).collect()
+        }
+        None => {
+            let models = models(&config, &clock);
+            let found = named.into_iter().map(|named| {
+                let found = models.find(named).map(|found| found.name);
+                found.or_else(|why| waits(&config, &menu, named).ok_or(why))
+            });
+            found.collect::<Result<_, _>>().map_err(|none| {
+                fail::engine(Problem::new(none.code(), none.said_of(&agent.name)))
+            })?
+        }
+    };
+    let task = args.task()?;
+    asks_for(agent, &task)?;
+    let policy = agent.policy(&config.defaults(), task.budget);
+    let unbound = menu.unbound(&asked, policy.budget.micros);
+    let mut replaced = loaded.hidden.iter();
+    let replaced = replaced
+        .find(|hidden| hidden.name == agent.name.as_str() && hidden.source == Source::BuiltIn);
+    let replaced = replaced.map(|_| {
+        let (name, path) = (&agent.name, found.path.display());
+        format!("`{name}` is {path} of this project, in place of the built-in agent")
+    });
+    let of_env_file = asked.iter().filter_map(|model| {
+        let provider = menu.providers.find(model.split_once('/')?.0).ok()?;
+        let (variable, _) = provider.key(&config.env)?;
+        let is_theirs = config.env.is_filed(variable);
+        is_theirs
+            .then(|| format!("`{model}` is asked with the key {variable} of the project's .env"))
+    });
+    let of_env_file: Vec<String> = of_env_file.collect();
+    let notes = found.notes.iter().cloned().chain(replaced);
+    let notes = notes.chain(of_env_file).chain(unbound);
+    let notes = notes.chain(secrets::notes(&config)).collect();
+    Ok(Prepared { task, asked, notes })
+}
+
+/// Whether the agent's file asks for all that the task is given.
+fn asks_for(agent: &Agent, task: &Task) -> anyhow::Result<()> {
+    let unknown = |name: &&String| !agent.context.contains(name);
+    let Some(name) = task.context.keys().find(unknown) else {
+        return Ok(());
+    };
+    let listed = match agent.context.is_empty() {
+        true => "none".to_owned(),
+        false => agent.context.join(", "),
+    };
+    let words = format!(
+        "--context {name}: agent `{}` asks for no such name; its file lists {listed}",
+        agent.name
+    );
+    Err(Failure::usage(words)
+        .hint("look at it", format!("longhaul agents show {}", agent.name))
+        .into())
+}
+
+/// The models that are named, the first and those behind it; none: the project's own.
+fn named<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
+    match (args.model(), agent.models.as_slice()) {
+        (Some(model), _) => vec![Some(model)],
+        (None, []) => vec![None],
+        (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),
+    }
+}

@@ -1,0 +1,121 @@
+//! `--record` and `--replay`: a run on a cassette.
+//!
+//! Never: records what another process drives, for it is not heard here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use longhaul::assemble::{House, cassette_file, cassette_folder, mask, replay};
+use longhaul::config::surroundings::Surroundings;
+use longhaul_core::id::RunId;
+use longhaul_model::cassette::{Header, Recorder};
+
+use crate::fail::{self, Failure};
+use crate::{here, open, say};
+
+/// What is done with a cassette.
+#[derive(Debug, Args)]
+pub(crate) struct TapeArgs {
+    /// Write every exchange with the model to .longhaul/cassettes/NAME.jsonl, without secrets, as
+    /// long as this command drives; without a name the run's id is taken
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with = "replay")]
+    record: Option<String>,
+    /// Ask no model: answer from this cassette, a name or a file. Another question than was
+    /// recorded ends the run with the first difference
+    #[arg(long, value_name = "CASSETTE", conflicts_with = "model")]
+    replay: Option<String>,
+    /// Replay whatever is asked: the turn alone says what is answered
+    #[arg(long, requires = "replay")]
+    loose: bool,
+}
+
+impl TapeArgs {
+    /// The model that a replay asks, if there is to be one.
+    pub(crate) fn model(&self, here: &Surroundings) -> anyhow::Result<Option<String>> {
+        let Some(said) = &self.replay else {
+            return Ok(None);
+        };
+        let config = here::quiet_config(here)?;
+        let model = replay(&config, said, self.loose);
+        model.map(Some).map_err(|why| Failure::usage(why).into())
+    }
+
+    /// Whether the run is to be recorded.
+    pub(crate) const fn records(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Opens the store, listening; nobody else may drive it.
+    pub(crate) fn listen(&self, here: &Surroundings) -> anyhow::Result<Listening> {
+        let config = here::quiet_config(here)?;
+        // A name that is none is told before anything is made.
+        if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
+            cassette_file(&config, name).map_err(Failure::usage)?;
+        }
+        let recorder = Arc::new(Recorder::new(mask(&config)));
+        let folder = cassette_folder(&config);
+        let opened = recorder.open(&folder);
+        opened.with_context(|| format!("no cassette can be written to {}", folder.display()))?;
+        let house = open::drive_recorded(here, Arc::clone(&recorder))?;
+        Ok(Listening {
+            house,
+            recorder,
+            name: self.record.clone().unwrap_or_default(),
+        })
+    }
+}
+
+/// That somebody else drives, so that nothing is heard here.
+pub(crate) fn not_heard_here() -> Failure {
+    Failure::usage("--record needs to drive the run itself, and another process does").hint(
+        "record it when it has ended",
+        "longhaul export RUN --cassette",
+    )
+}
+
+/// A store that is driven here, and listened to.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) house: House,
+    recorder: Arc<Recorder>,
+    name: String,
+}
+
+impl Listening {
+    /// Begins the tape of a run, before anybody is asked anything.
+    pub(crate) async fn begin(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
+        let now = self.house.longhaul.now().await.map_err(fail::engine)?;
+        let header = Header::new(run.to_string(), agent.to_owned(), now.to_string());
+        let path = self.path(run)?;
+        let begun = self.recorder.begin(run, &header, &path);
+        begun.with_context(|| format!("{} can't be written", path.display()))
+    }
+
+    /// Says where the tape lies.
+    pub(crate) fn end(&self, silent: bool) -> anyhow::Result<()> {
+        let written = self
+            .recorder
+            .finish()
+            .context("the cassette is not whole")?;
+        if silent {
+            return Ok(());
+        }
+        say::talk(&match written {
+            Some((path, exchanges)) => {
+                format!("recorded {exchanges} exchanges: {}", path.display())
+            }
+            None => "nothing was asked, so nothing is recorded".to_owned(),
+        });
+        Ok(())
+    }
+
+    fn path(&self, run: RunId) -> anyhow::Result<PathBuf> {
+        let name = match self.name.as_str() {
+            "" => run.to_string(),
+            name => name.to_owned(),
+        };
+        Ok(cassette_file(&self.house.config, &name).map_err(Failure::usage)?)
+    }
+}

@@ -1,0 +1,240 @@
+//! What can be said about a task on the command line.
+//!
+//! Never: guesses. What can't be read is refused with an example.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::policy::budget::Raise;
+use longhaul_core::raw::{RawJson, check_readable};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::Micros;
+use longhaul_engine::Task;
+use longhaul_engine::agent::BudgetPatch;
+use serde_json::Value;
+
+use crate::fail::Failure;
+use crate::me::me;
+
+/// The longest input that is read.
+const INPUT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Who is to do what.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TaskArgs {
+    /// The agent: a file agents/AGENT.md
+    agent: String,
+    /// What it is to do; `-` reads it from stdin. A JSON object or list is taken as such
+    input: Vec<String>,
+    /// Ask this model instead of the agent's, such as scripted/tidy
+    #[arg(long)]
+    model: Option<String>,
+    /// Only one run of a lane goes at a time
+    #[arg(long)]
+    lane: Option<String>,
+    /// The conversation it belongs to
+    #[arg(long)]
+    thread: Option<String>,
+    /// Whom the conversation is about
+    #[arg(long)]
+    resource: Option<String>,
+    /// Where it queues
+    #[arg(long)]
+    inbox: Option<String>,
+    /// Caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
+    #[arg(long)]
+    budget: Option<String>,
+    /// A name and a value that tools get and the model can't see; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    context: Vec<String>,
+    /// What kind of task it is, such as idle_tick: inboxes filter by it, events are told by it
+    #[arg(long = "type", value_name = "KIND")]
+    kind: Option<String>,
+    /// On whose behalf, as JSON such as {"name": "Ada"}, or a name
+    #[arg(long, value_name = "JSON")]
+    actor: Option<String>,
+    /// Higher goes first
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// A label to find it by; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    tag: Vec<String>,
+    /// Submit once, however often this command is repeated
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+impl TaskArgs {
+    /// The agent that is named.
+    pub(crate) fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    /// The same task, asked of this model.
+    pub(crate) fn ask(&mut self, model: String) {
+        self.model = Some(model);
+    }
+
+    /// The model that is named.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// Whether what is to be done is read from stdin.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.input == ["-"]
+    }
+
+    /// The task that was typed.
+    pub(crate) fn task(&self) -> anyhow::Result<Task> {
+        let name = |what: &str, bad: longhaul_core::id::BadId| {
+            anyhow::Error::from(Failure::usage(format!("--{what}: {bad}")))
+        };
+        let mut task = Task::new(&self.agent, Value::Null);
+        task.input = self.input()?;
+        task.model.clone_from(&self.model);
+        task.priority = self.priority;
+        task.kind.clone_from(&self.kind);
+        task.actor = self.actor.as_deref().map(actor).transpose()?;
+        task.tags.clone_from(&self.tag);
+        task.idempotency_key.clone_from(&self.idempotency_key);
+        task.submitter = Some(me());
+        task.lane = self
+            .lane
+            .as_ref()
+            .map(LaneKey::new)
+            .transpose()
+            .map_err(|bad| name("lane", bad))?;
+        task.thread = self
+            .thread
+            .as_ref()
+            .map(ThreadKey::new)
+            .transpose()
+            .map_err(|bad| name("thread", bad))?;
+        task.resource = self
+            .resource
+            .as_ref()
+            .map(ResourceKey::new)
+            .transpose()
+            .map_err(|bad| name("resource", bad))?;
+        task.inbox = self
+            .inbox
+            .as_ref()
+            .map(InboxName::new)
+            .transpose()
+            .map_err(|bad| name("inbox", bad))?;
+        if let Some(budget) = &self.budget {
+            task.budget = BudgetPatch {
+                caps: raise(budget)?,
+                warn_percent: None,
+            };
+        }
+        task.context = context(&self.context)?;
+        Ok(task)
+    }
+
+    fn input(&self) -> anyhow::Result<RawJson> {
+        let text = match self.input.as_slice() {
+            [] => String::new(),
+            [dash] if dash == "-" => {
+                let mut text = String::new();
+                let stdin = std::io::stdin().lock();
+                stdin
+                    .take(INPUT_BYTES_MAX + 1)
+                    .read_to_string(&mut text)
+                    .context("the input can't be read from stdin")?;
+                text
+            }
+            words => words.join(" "),
+        };
+        if text.len() as u64 > INPUT_BYTES_MAX {
+            let words = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
+            return Err(Failure::usage(words).into());
+        }
+        let shaped = text.trim_start().starts_with(['{', '[']);
+        match RawJson::parse(text.trim()) {
+            Ok(json) if shaped => {
+                check_readable(json.as_str())
+                    .map_err(|bad| Failure::usage(format!("the input can't be read: {bad}")))?;
+                Ok(json)
+            }
+            Ok(_) | Err(_) => Ok(RawJson::of(&text)),
+        }
+    }
+}
+
+/// Whoever is meant: an object as it is, anything else is a name.
+fn actor(text: &str) -> anyhow::Result<RawJson> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(RawJson::of(&serde_json::json!({ "name": text })));
+    }
+    let wrong =
+        |why: String| Failure::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
+    check_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
+    RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
+}
+
+fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+    let pair = |text: &String| {
+        let (name, value) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| Failure::usage(format!("--context {text}: write it as NAME=VALUE")))?;
+        if value.starts_with("env:") {
+            let words = format!(
+                "--context {name}: a value of the context is kept with its run and shown to whoever \
+                 approves a call, so none is read from the environment by its name"
+            );
+            return Err(Failure::usage(words)
+                .hint(
+                    "no secret: let your shell fill it in",
+                    format!("--context {name}=\"$NAME\""),
+                )
+                .hint(
+                    "a secret of a server's tools",
+                    "name it as ${NAME} in .mcp.json",
+                )
+                .into());
+        }
+        Ok((name.to_owned(), RawJson::of(&value)))
+    };
+    said.iter().map(pair).collect()
+}
+
+/// Caps as they are typed: dollars, or names and values.
+pub(crate) fn raise(said: &str) -> anyhow::Result<Raise> {
+    let wrong = |part: &str| {
+        Failure::usage(format!(
+            "--budget {part}: write dollars such as 10, or a list such as \
+             usd=10,turns=50,tokens=1000000,active_time=4h"
+        ))
+    };
+    let dollars = |text: &str| {
+        let usd: f64 = text.parse().map_err(|_| wrong(text))?;
+        let fits = usd.is_finite() && usd > 0.0 && usd <= 1e9;
+        fits.then_some(Micros((usd * 1e6).round() as u64))
+            .ok_or_else(|| wrong(text))
+    };
+    let mut raise = Raise::default();
+    for part in said.split(',') {
+        match part.split_once('=') {
+            None => raise.micros = Some(dollars(part)?),
+            Some(("usd", value)) => raise.micros = Some(dollars(value)?),
+            Some(("turns", value)) => raise.turns = Some(value.parse().map_err(|_| wrong(part))?),
+            Some(("tokens", value)) => raise.tokens = Some(value.parse().map_err(|_| wrong(part))?),
+            Some(("active_time", value)) => {
+                raise.active = Some(longhaul::span::read(value).ok_or_else(|| wrong(part))?);
+            }
+            Some(_) => return Err(wrong(part).into()),
+        }
+    }
+    let nothing =
+        raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
+    if nothing {
+        return Err(wrong(said).into());
+    }
+    Ok(raise)
+}

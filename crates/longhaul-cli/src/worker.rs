@@ -1,0 +1,117 @@
+//! `longhaul worker`: drives the store until it is told to stop.
+//!
+//! Never: a second driver of one file. It says who the first one is.
+
+use clap::Args;
+use longhaul::assemble::{store_file, worker_options};
+use longhaul::config::secrets;
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::RunRow;
+use longhaul_engine::hooks::Hooks;
+use longhaul_engine::stop::Stop;
+use longhaul_engine::worker::Worker as Engine;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::eof::parent_gone;
+use crate::exit::Exit;
+use crate::fail::{self, Failure};
+use crate::trust::asking;
+use crate::{here, open, runtime, say};
+
+const EXAMPLES: &str = "Examples:
+  longhaul worker                  drives .longhaul/longhaul.db of this project
+  longhaul worker --quiet &        the same, telling nothing
+
+SIGTERM or Ctrl-C lets every run go at its next fact; a second one cuts off what still runs.
+Whatever happens, runs go on from their last fact when the next worker starts.";
+
+/// Drives the store.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Worker {
+    /// Tell nothing
+    #[arg(long, short)]
+    quiet: bool,
+    /// Stop when stdin is closed: for programs that start a worker and may die
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+/// Tells what the worker does, one line for each.
+#[derive(Debug)]
+struct Lines;
+
+#[async_trait::async_trait]
+impl Hooks for Lines {
+    async fn on_start(&self, run: RunId) {
+        say::talk(&format!("{run}  claimed"));
+    }
+
+    async fn on_complete(&self, run: &RunRow) {
+        say::talk(&format!("{}  completed  {} turns", run.id, run.turns));
+    }
+
+    async fn on_error(&self, run: &RunRow) {
+        let code = run.code.as_deref().unwrap_or(run.status.as_str());
+        say::talk(&format!("{}  {code}", run.id));
+    }
+
+    async fn on_rest(&self, run: &RunRow) {
+        let reason = run.reason.as_deref().unwrap_or(run.status.as_str());
+        say::talk(&format!("{}  rests: {reason}", run.id));
+    }
+}
+
+impl Worker {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let config = here::quiet_config(&here::surroundings()?)?;
+        let shut = asking::before(&config, None, self.quiet)?;
+        for note in secrets::notes(&config).into_iter().chain(shut) {
+            if !self.quiet {
+                say::talk(&format!("note: {note}"));
+            }
+        }
+        let house = open::drive()?;
+        let options = worker_options(&house.config)
+            .map_err(|bad| Failure::usage(format!("[worker] inboxes: {bad}")))?;
+        if !self.quiet {
+            let file = store_file(&house.config).map_err(fail::assemble)?;
+            say::talk(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
+            say::talk(&format!("  Data        {}", file.display()));
+            say::talk(&format!("  At once     {} runs", options.concurrency));
+            say::talk("  Stop        Ctrl-C; runs go on when the next worker starts");
+        }
+        let mut worker = Engine::new(house.longhaul.ports(), options);
+        if !self.quiet {
+            worker = worker.hooks(Arc::new(Lines));
+        }
+        runtime::driving()?.block_on(async {
+            let stop = Stop::new();
+            let mut worked = std::pin::pin!(worker.run(stop.clone()));
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut parent = std::pin::pin!(parent_gone(self.until_eof));
+            loop {
+                tokio::select! {
+                    biased;
+                    done = worked.as_mut() => {
+                        house.served.close().await;
+                        done.map_err(fail::engine)?;
+                        return Ok(Exit::Done);
+                    }
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                    () = parent.as_mut(), if !stop.is_draining() => {}
+                }
+                match stop.is_draining() {
+                    false => {
+                        say::talk("stopping: runs are let go of at their next fact");
+                        stop.drain();
+                    }
+                    true => stop.cut(),
+                }
+            }
+        })
+    }
+}
