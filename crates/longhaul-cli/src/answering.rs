@@ -2,8 +2,8 @@
 //!
 //! Never: says that a run goes on when nobody drives it.
 
+use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Answer, Decision, Scope};
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Verdict;
 
 use crate::desk::Desk;

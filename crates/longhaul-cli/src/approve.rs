@@ -6,9 +6,9 @@ use std::io::Read as _;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
 use longhaul_core::raw::{RawJson, check_readable};
-use longhaul_engine::gate_view::GateView;
 
 use crate::answering::{Answering, DIGEST_LETTERS};
 use crate::card::whole_card;

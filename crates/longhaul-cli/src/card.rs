@@ -2,8 +2,8 @@
 //!
 //! Never: leaves out a part of what is frozen without saying so.
 
+use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::GateKind;
-use longhaul_engine::gate_view::GateView;
 use serde_json::Value;
 
 use crate::plain;

@@ -9,6 +9,12 @@ pub(crate) mod here;
 pub(crate) mod there;
 
 use async_trait::async_trait;
+use longhaul_api::gate::GateView;
+use longhaul_api::key::KeyView;
+use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::steer::SteerView;
+use longhaul_api::transcript::TranscriptView;
+use longhaul_api::why::WhyView;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
@@ -17,13 +23,7 @@ use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Task;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict};
-use longhaul_engine::key_view::KeyView;
-use longhaul_engine::steer_view::SteerView;
-use longhaul_engine::transcript_view::TranscriptView;
-use longhaul_engine::view::{BriefView, RunView};
-use longhaul_engine::why_view::WhyView;
 
 use crate::no::No;
 

@@ -3,9 +3,9 @@
 //!
 //! Never: guesses. The desk knows whether somebody drives.
 
+use longhaul_api::run::RunView;
+use longhaul_api::why::WhyView;
 use longhaul_core::status::Status;
-use longhaul_engine::view::RunView;
-use longhaul_engine::why_view::WhyView;
 
 use crate::desk::Desk;
 use crate::fail;

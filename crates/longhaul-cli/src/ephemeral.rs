@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use longhaul::assemble::House;
+use longhaul_api::history::{HISTORY_BYTES_MAX, history};
 use longhaul_core::message::Message;
 use longhaul_engine::Task;
-use longhaul_engine::history::{HISTORY_BYTES_MAX, history};
 
 use crate::fail::Failure;
 use crate::here;

@@ -4,8 +4,8 @@
 
 use std::process::ExitCode;
 
+use longhaul_api::run::RunView;
 use longhaul_core::status::Status;
-use longhaul_engine::view::RunView;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

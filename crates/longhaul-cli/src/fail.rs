@@ -7,12 +7,13 @@ use std::path::Path;
 
 use longhaul::assemble::AssembleError;
 use longhaul::local_key::LocalKeyError;
+use longhaul_api::gate::GateView;
+use longhaul_api::problem::Problem;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
-use longhaul_engine::gate_view::GateView;
 
 use crate::exit::Exit;
-use crate::no::{No, Problem};
+use crate::no::No;
 
 /// What went wrong.
 #[derive(Debug)]
@@ -236,9 +237,9 @@ fn refused(problem: &Problem) -> Failure {
         // The sentence says it all; a server's hint is for whoever writes requests.
         "too_long" | "empty" | "bad_task" | "bad_script" | "steer_settled" | "no_steer"
         | "out_of_place" | "no_such_call" => failure,
-        _ => match &problem.hint {
-            Some(hint) if !hint.is_empty() => failure.hint(hint, ""),
-            Some(_) | None => failure,
+        _ => match problem.hint.as_str() {
+            "" => failure,
+            hint => failure.hint(hint, ""),
         },
     }
 }
@@ -330,7 +331,7 @@ mod tests {
         let detail = "there is no agent named `writr`";
         let there = Problem {
             like: Some("writer".to_owned()),
-            hint: Some("a server's own words".to_owned()),
+            hint: "a server's own words".to_owned(),
             ..Problem::new("no_agent", detail)
         };
         assert_eq!(engine(here).to_string(), engine(there).to_string());

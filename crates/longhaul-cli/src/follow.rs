@@ -3,12 +3,12 @@
 //!
 //! Never: asks without a terminal, and never decides because there is none.
 
+use longhaul_api::why::WhyView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::is_in_vain;
 use longhaul_core::status::{Status, Wait};
-use longhaul_engine::why_view::WhyView;
 
 use crate::desk::{Desk, Following};
 use crate::mark::mark;

@@ -3,10 +3,10 @@
 //! Never: answers.
 
 use clap::{Args, Subcommand};
+use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_core::policy::gate::{GateStatus, is_in_vain};
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::time::Timestamp;
-use longhaul_engine::gate_view::{AnswerView, GateView};
 use serde_json::json;
 
 use crate::card::whole_card;

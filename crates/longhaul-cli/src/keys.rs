@@ -4,11 +4,11 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use longhaul_api::key::{KeyState, KeyView};
 use longhaul_core::access::Role;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::KeyAsk;
-use longhaul_engine::key_view::{KeyState, KeyView};
 use serde_json::json;
 
 use crate::desk::find::{beside, look, look_if_there, server};
@@ -209,8 +209,8 @@ fn link() -> anyhow::Result<()> {
                 .into(),
         );
     };
-    let link = runtime::small()?.block_on(server.desk.link());
-    say::data(&link.map_err(fail::engine)?)?;
+    let link = runtime::small()?.block_on(server.desk.ticket());
+    say::data(&link.map_err(fail::engine)?.url)?;
     say::talk("Open it in a browser: it works once, within 10 minutes.");
     Ok(())
 }

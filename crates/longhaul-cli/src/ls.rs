@@ -4,11 +4,11 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use longhaul_api::run::{BriefView, RunView};
 use longhaul_core::id::{AgentName, LaneKey, RunId};
 use longhaul_core::port::store::RowsAsk;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_engine::view::{BriefView, RunView};
 use serde_json::json;
 
 use crate::desk::Desk;

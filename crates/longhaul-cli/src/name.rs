@@ -3,9 +3,9 @@
 //!
 //! Never: guesses between two. A clash lists the candidates.
 
+use longhaul_api::gate::GateView;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
-use longhaul_engine::gate_view::GateView;
 
 use crate::desk::Desk;
 use crate::fail::{self, Failure};

@@ -4,9 +4,9 @@
 //! Never: a hint or an exit code of this command line; those are made in one
 //! place, from the word.
 
+use longhaul_api::problem::Problem;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::Error;
-use serde::Deserialize;
 
 /// Why it was not done.
 #[derive(Debug)]
@@ -15,33 +15,6 @@ pub(crate) enum No {
     Store(StoreError),
     /// It was refused, here or by a server.
     Refused(Problem),
-}
-
-/// A refusal: what a server answers as `application/problem+json`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Problem {
-    /// A word for programs.
-    pub(crate) code: String,
-    /// What is wrong.
-    pub(crate) detail: String,
-    /// What may have been meant.
-    #[serde(default)]
-    pub(crate) like: Option<String>,
-    /// What helps, in a server's words.
-    #[serde(default)]
-    pub(crate) hint: Option<String>,
-}
-
-impl Problem {
-    /// A refusal with nothing but its word and its sentence.
-    pub(crate) fn new(code: &str, detail: impl Into<String>) -> Self {
-        Self {
-            code: code.to_owned(),
-            detail: detail.into(),
-            like: None,
-            hint: None,
-        }
-    }
 }
 
 impl From<Problem> for No {

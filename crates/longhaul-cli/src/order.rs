@@ -2,10 +2,10 @@
 //!
 //! Never: tells some before it is sure that all of them exist.
 
+use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::status::Status;
-use longhaul_engine::view::RunView;
 use serde_json::json;
 
 use crate::desk::Desk;

@@ -2,9 +2,9 @@
 //!
 //! Never: a figure without its unit, or a number that nobody knows.
 
+use longhaul_api::run::{RunView, UsageView};
+use longhaul_api::why::WhyView;
 use longhaul_core::time::Millis;
-use longhaul_engine::view::{RunView, UsageView};
-use longhaul_engine::why_view::WhyView;
 
 use crate::figure::{counted, dollars, lasted};
 use crate::mark::Mark;

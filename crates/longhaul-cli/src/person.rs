@@ -4,10 +4,10 @@
 
 use std::io::BufRead as _;
 
+use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope, is_in_vain};
-use longhaul_engine::gate_view::GateView;
 use tokio::sync::mpsc;
 
 use crate::card::card;

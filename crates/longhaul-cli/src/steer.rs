@@ -4,11 +4,11 @@
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use longhaul_api::run::RunView;
+use longhaul_api::steer::{SteerState, SteerView};
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
-use longhaul_engine::steer_view::{SteerState, SteerView};
-use longhaul_engine::view::RunView;
 use serde_json::json;
 use std::io::Read as _;
 

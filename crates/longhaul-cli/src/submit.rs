@@ -16,6 +16,7 @@ use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::trust::sends;
 use longhaul::trust::warden::Warden;
+use longhaul_api::problem::Problem;
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
@@ -24,7 +25,6 @@ use longhaul_engine::clock::SystemClock;
 use crate::desk::find::{Server, beside, server};
 use crate::exit::Exit;
 use crate::fail::{self, Failure};
-use crate::no::Problem;
 use crate::task_args::TaskArgs;
 use crate::{here, runtime, say};
 

@@ -2,8 +2,8 @@
 //!
 //! Never: leaves a message out. Pictures and blocks that we don't know are named.
 
+use longhaul_api::transcript::TranscriptView;
 use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
-use longhaul_engine::transcript_view::TranscriptView;
 
 /// The parts of a conversation, in order.
 pub(crate) fn told(transcript: &TranscriptView) -> Vec<String> {

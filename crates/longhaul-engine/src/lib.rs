@@ -4,7 +4,6 @@
 //! concrete store, provider or sandbox.
 
 pub mod agent;
-pub mod agent_view;
 mod appraise;
 mod capsule;
 pub mod clean;
@@ -18,13 +17,9 @@ pub mod error;
 mod events;
 pub mod eyes;
 pub mod feed;
-pub mod gate_view;
 pub mod handle;
-pub mod history;
 pub mod hooks;
-pub mod key_view;
 mod lack;
-pub mod lane_view;
 pub mod lease;
 mod ledger;
 pub mod like;
@@ -38,10 +33,8 @@ pub mod ports;
 mod prompt;
 pub mod read_output;
 mod recollect;
-pub mod schema;
 pub mod secret;
 pub mod slot;
-pub mod steer_view;
 pub mod stop;
 mod summary;
 pub mod sweep;
@@ -50,10 +43,8 @@ pub mod task;
 mod template;
 mod texts;
 pub mod toolbox;
-pub mod transcript_view;
 pub mod validation;
 pub mod view;
-pub mod why_view;
 pub mod worker;
 
 pub use error::Error;

@@ -1,373 +1,121 @@
-//! A run as answers show it: one shape everywhere.
+//! Builds the views that responses show of rows and folded runs.
 //!
 //! Never: a second truth. Everything here follows from the journal and its row.
 
-use std::collections::BTreeMap;
-
+use longhaul_api::agent::AgentView;
+use longhaul_api::gate::{AnswerView, GateView};
+use longhaul_api::run::{BudgetView, OutputView, RunView, usd};
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::id::{Epoch, GateId, RunId, Seq};
-use longhaul_core::policy::budget::Budget;
+use longhaul_core::id::{Epoch, Seq};
+use longhaul_core::policy::gate::{Decision, GateRow};
 use longhaul_core::port::store::RunRow;
-use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Fault, Outcome, Output, Status};
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{Micros, Usage};
 use longhaul_run::Run;
+use longhaul_run::outside::{decisions, standing_digest, standing_input};
 use longhaul_run::say::say;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
+use crate::agent::Agent;
 use crate::error::Error;
-use crate::schema;
 
-/// A run, whole.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(as = Run)]
-pub struct RunView {
-    /// Which.
-    #[schema(schema_with = schema::run_id)]
-    pub id: RunId,
-    /// Who does it.
-    pub agent: String,
-    /// The agent's version.
-    #[schema(schema_with = schema::hash)]
-    pub agent_version: Hash,
-    /// How it stands.
-    #[schema(schema_with = schema::status)]
-    pub status: Status,
-    /// Why it rests.
-    pub reason: Option<String>,
-    /// What is going on, in a sentence.
-    pub now: String,
-    /// What was asked.
-    #[schema(schema_with = schema::any)]
-    pub input: RawJson,
-    /// What the runtime injects.
-    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
-    pub context: BTreeMap<String, RawJson>,
-    /// Completed turns.
-    pub turns: u32,
-    /// The tools called, in order and with repeats.
-    pub tools_called: Vec<String>,
-    /// The result, if there is one.
-    pub output: Option<OutputView>,
-    /// Why it failed, if it did.
-    #[schema(value_type = Option<FaultView>)]
-    pub error: Option<Fault>,
-    /// Tokens.
-    pub usage: UsageView,
-    /// Money; none: not known.
-    pub cost_usd: Option<f64>,
-    /// The caps in force.
-    pub budget: BudgetView,
-    /// Time between claim and park.
-    pub active_ms: u64,
-    /// The other time since it was first claimed.
-    pub waiting_ms: u64,
-    /// Which attempt, from 1.
-    pub attempt: u32,
-    /// The fence.
-    pub epoch: u64,
-    /// The model that is asked.
-    pub model: Option<String>,
-    /// The conversation it belongs to.
-    pub thread: Option<String>,
-    /// Whom the conversation is about.
-    pub resource: Option<String>,
-    /// Its lane.
-    pub lane: Option<String>,
-    /// Where it queues.
-    pub inbox: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// Its priority.
-    pub priority: i32,
-    /// On whose behalf.
-    #[schema(schema_with = schema::any)]
-    pub actor: Option<RawJson>,
-    /// Handles of things elsewhere.
-    #[schema(schema_with = schema::any)]
-    pub links: Option<RawJson>,
-    /// Labels.
-    pub tags: Vec<String>,
-    /// The run that asked for it.
-    #[schema(value_type = Option<String>)]
-    pub parent: Option<RunId>,
-    /// The run at the top.
-    #[schema(schema_with = schema::run_id)]
-    pub root: RunId,
-    /// Its place in a chain.
-    #[schema(schema_with = schema::any)]
-    pub chain: Option<RawJson>,
-    /// Its sandbox.
-    #[schema(schema_with = schema::any)]
-    pub sandbox: Option<RawJson>,
-    /// The gates that are open.
-    #[schema(value_type = Vec<String>)]
-    pub gates: Vec<GateId>,
-    /// Anything else the caller gave.
-    #[schema(schema_with = schema::any)]
-    pub metadata: Option<RawJson>,
-    /// When it was submitted.
-    #[schema(schema_with = schema::time)]
-    pub created_at: Timestamp,
-    /// When it was first claimed.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub finished_at: Option<Timestamp>,
-}
-
-/// Why a run failed: how [`Fault`] is described.
-#[derive(Debug, ToSchema)]
-#[schema(as = Fault)]
-pub struct FaultView {
-    /// A word for programs, such as `turn_limit` or `auth`.
-    pub code: String,
-    /// What happened.
-    pub message: String,
-    /// What helps.
-    #[schema(required = false)]
-    pub hint: String,
-}
-
-/// A run as lists show it: what its row says, and nothing that needs its journal.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(as = RunBrief)]
-pub struct BriefView {
-    /// Which.
-    #[schema(schema_with = schema::run_id)]
-    pub id: RunId,
-    /// Who does it.
-    pub agent: String,
-    /// How it stands.
-    #[schema(schema_with = schema::status)]
-    pub status: Status,
-    /// Why it rests.
-    pub reason: Option<String>,
-    /// What is going on, in a few words.
-    pub now: String,
-    /// Completed turns.
-    pub turns: u32,
-    /// Money; none: not known.
-    pub cost_usd: Option<f64>,
-    /// Time between claim and park.
-    pub active_ms: u64,
-    /// Its lane.
-    pub lane: Option<String>,
-    /// Where it queues.
-    pub inbox: String,
-    /// The last place of its journal.
-    pub last: u64,
-    /// When it was submitted.
-    #[schema(schema_with = schema::time)]
-    pub created_at: Timestamp,
-    /// When it ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub finished_at: Option<Timestamp>,
-}
-
-impl BriefView {
-    /// The run behind a row, with a few words about it.
-    pub fn of(row: &RunRow, now: String) -> Self {
-        Self {
-            id: row.id,
-            agent: row.agent.to_string(),
-            status: row.status,
-            reason: row.reason.clone(),
-            now,
-            turns: row.turns,
-            cost_usd: row.cost.map(usd),
-            active_ms: row.active.0,
-            lane: row.lane.as_ref().map(ToString::to_string),
-            inbox: row.inbox.to_string(),
-            last: row.last.0,
-            created_at: row.created_at,
-            finished_at: row.finished_at,
-        }
+/// The run behind a row and its fold, at this time.
+pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
+    let task = run.task();
+    let control = run.control();
+    let until = row.finished_at.unwrap_or(now);
+    let lived = row.started_at.map_or(0, |started| until.since(started).0);
+    let model = Some(run.transcript().model()).filter(|name| !name.is_empty());
+    RunView {
+        id: row.id,
+        agent: task.agent.to_string(),
+        agent_version: task.definition,
+        status: row.status,
+        reason: row.reason.clone(),
+        now: say(run).sentence,
+        input: task.input.clone(),
+        context: task.context.clone(),
+        turns: row.turns,
+        tools_called: run.tools_called().to_vec(),
+        output: output(run, row.usage),
+        error: error(run),
+        usage: row.usage.into(),
+        cost_usd: row.cost.map(usd),
+        budget: BudgetView {
+            turns: least(control.caps().turns, task.policy.max_turns),
+            ..control.caps().into()
+        },
+        active_ms: row.active.0,
+        waiting_ms: lived.saturating_sub(row.active.0),
+        attempt: control.attempt(),
+        epoch: row.epoch.0,
+        model: model.map(str::to_owned).or_else(|| task.model.clone()),
+        thread: task.thread.as_ref().map(ToString::to_string),
+        resource: task.resource.as_ref().map(ToString::to_string),
+        lane: row.lane.as_ref().map(ToString::to_string),
+        inbox: row.inbox.to_string(),
+        kind: row.kind.clone(),
+        priority: row.priority,
+        actor: task.actor.clone(),
+        links: task.links.clone(),
+        tags: task.tags.clone(),
+        parent: row.parent,
+        root: row.root,
+        chain: task.chain.as_ref().map(RawJson::of),
+        sandbox: None,
+        gates: control.gates().iter().map(|gate| gate.id).collect(),
+        metadata: task.metadata.clone(),
+        created_at: row.created_at,
+        started_at: row.started_at,
+        finished_at: row.finished_at,
     }
 }
 
-/// The result of a completed run.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(as = Output)]
-pub struct OutputView {
-    /// The final words.
-    pub text: String,
-    /// The structured answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
-    pub data: Option<RawJson>,
-    /// How sure the agent says it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confidence: Option<u8>,
-    /// Things it made.
-    #[schema(value_type = Vec<serde_json::Value>)]
-    pub artifacts: Vec<RawJson>,
-    /// The tools called.
-    pub tools_called: Vec<String>,
-    /// Tokens.
-    pub usage: UsageView,
-}
-
-/// Tokens as answers show them.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[schema(as = Usage)]
-pub struct UsageView {
-    /// Read at the full price.
-    pub input_tokens: u64,
-    /// Written.
-    pub output_tokens: u64,
-    /// Read from a cache.
-    pub cached_tokens: u64,
-    /// Written to a cache.
-    #[serde(default)]
-    pub cache_write_tokens: u64,
-}
-
-impl From<Usage> for UsageView {
-    fn from(usage: Usage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cached_tokens: usage.cached_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-        }
+/// A run as it is created, before anything has happened to it.
+pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
+    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
+        run: new.id,
+        seq: Seq(seq),
+        at: now,
+        epoch: Epoch(0),
+        event: event.clone(),
+    });
+    let first = entries.next().ok_or(Error::NoRun(new.id))?;
+    let mut run = Run::begin(&first)?;
+    for entry in entries {
+        run.apply(&entry)?;
     }
-}
-
-/// Caps as answers show them; none: no cap.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[schema(as = Budget)]
-pub struct BudgetView {
-    /// Money.
-    pub usd: Option<f64>,
-    /// Tokens.
-    pub tokens: Option<u64>,
-    /// Turns.
-    pub turns: Option<u32>,
-    /// Active time.
-    pub active_ms: Option<u64>,
-}
-
-impl From<&Budget> for BudgetView {
-    fn from(budget: &Budget) -> Self {
-        Self {
-            usd: budget.micros.map(usd),
-            tokens: budget.tokens,
-            turns: budget.turns,
-            active_ms: budget.active.map(|span| span.0),
-        }
-    }
-}
-
-/// Money in dollars.
-pub fn usd(micros: Micros) -> f64 {
-    micros.0 as f64 / 1_000_000.0
-}
-
-impl RunView {
-    /// The run behind a row and its fold, at this time.
-    pub fn of(row: &RunRow, run: &Run, now: Timestamp) -> Self {
-        let task = run.task();
-        let control = run.control();
-        let until = row.finished_at.unwrap_or(now);
-        let lived = row.started_at.map_or(0, |started| until.since(started).0);
-        let model = Some(run.transcript().model()).filter(|name| !name.is_empty());
-        Self {
-            id: row.id,
-            agent: task.agent.to_string(),
-            agent_version: task.definition,
-            status: row.status,
-            reason: row.reason.clone(),
-            now: say(run).sentence,
-            input: task.input.clone(),
-            context: task.context.clone(),
-            turns: row.turns,
-            tools_called: run.tools_called().to_vec(),
-            output: output(run, row.usage),
-            error: error(run),
-            usage: row.usage.into(),
-            cost_usd: row.cost.map(usd),
-            budget: BudgetView {
-                turns: least(control.caps().turns, task.policy.max_turns),
-                ..control.caps().into()
-            },
-            active_ms: row.active.0,
-            waiting_ms: lived.saturating_sub(row.active.0),
-            attempt: control.attempt(),
-            epoch: row.epoch.0,
-            model: model.map(str::to_owned).or_else(|| task.model.clone()),
-            thread: task.thread.as_ref().map(ToString::to_string),
-            resource: task.resource.as_ref().map(ToString::to_string),
-            lane: row.lane.as_ref().map(ToString::to_string),
-            inbox: row.inbox.to_string(),
-            kind: row.kind.clone(),
-            priority: row.priority,
-            actor: task.actor.clone(),
-            links: task.links.clone(),
-            tags: task.tags.clone(),
-            parent: row.parent,
-            root: row.root,
-            chain: task.chain.as_ref().map(RawJson::of),
-            sandbox: None,
-            gates: control.gates().iter().map(|gate| gate.id).collect(),
-            metadata: task.metadata.clone(),
-            created_at: row.created_at,
-            started_at: row.started_at,
-            finished_at: row.finished_at,
-        }
-    }
-}
-
-impl RunView {
-    /// A run as it is created, before anything has happened to it.
-    pub(crate) fn created(new: &NewRun, now: Timestamp) -> Result<Self, Error> {
-        let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
-            run: new.id,
-            seq: Seq(seq),
-            at: now,
-            epoch: Epoch(0),
-            event: event.clone(),
-        });
-        let first = entries.next().ok_or(Error::NoRun(new.id))?;
-        let mut run = Run::begin(&first)?;
-        for entry in entries {
-            run.apply(&entry)?;
-        }
-        let task = &new.task;
-        let row = RunRow {
-            id: new.id,
-            agent: task.agent.clone(),
-            definition: task.definition,
-            status: Status::Pending,
-            reason: None,
-            code: None,
-            inbox: task.inbox.clone(),
-            lane: task.lane.clone(),
-            thread: task.thread.clone(),
-            resource: task.resource.clone(),
-            kind: task.kind.clone(),
-            priority: task.priority,
-            parent: task.parent,
-            root: task.root,
-            submitter: task.submitter.clone(),
-            epoch: Epoch(0),
-            worker: None,
-            last: run.seq(),
-            turns: 0,
-            usage: Usage::default(),
-            cost: Some(Micros::default()),
-            active: Millis::ZERO,
-            created_at: now,
-            started_at: None,
-            finished_at: None,
-        };
-        Ok(Self::of(&row, &run, now))
-    }
+    let task = &new.task;
+    let row = RunRow {
+        id: new.id,
+        agent: task.agent.clone(),
+        definition: task.definition,
+        status: Status::Pending,
+        reason: None,
+        code: None,
+        inbox: task.inbox.clone(),
+        lane: task.lane.clone(),
+        thread: task.thread.clone(),
+        resource: task.resource.clone(),
+        kind: task.kind.clone(),
+        priority: task.priority,
+        parent: task.parent,
+        root: task.root,
+        submitter: task.submitter.clone(),
+        epoch: Epoch(0),
+        worker: None,
+        last: run.seq(),
+        turns: 0,
+        usage: Usage::default(),
+        cost: Some(Micros::default()),
+        active: Millis::ZERO,
+        created_at: now,
+        started_at: None,
+        finished_at: None,
+    };
+    Ok(run_view(&row, &run, now))
 }
 
 /// The lower of two caps.
@@ -403,5 +151,59 @@ fn error(run: &Run) -> Option<Fault> {
         Outcome::Failed(fault) => Some(fault.clone()),
         Outcome::Cancelled(why) => Some(Fault::new("cancelled", format!("it was {why}"), "")),
         Outcome::Completed(_) => None,
+    }
+}
+
+/// Who changed what stands frozen, if somebody did.
+fn editor(gate: &GateRow) -> Option<String> {
+    let newest = gate.answers.iter().rev();
+    newest
+        .map(|given| &given.answer)
+        .find(|answer| matches!(answer.decision, Decision::Edit(_)))
+        .map(|answer| answer.by.clone())
+}
+
+/// The gate behind a row.
+pub fn gate_view(gate: &GateRow) -> GateView {
+    let spec = &gate.spec;
+    GateView {
+        id: spec.id,
+        run: gate.run,
+        kind: spec.kind.clone(),
+        status: gate.status,
+        ask: spec.ask.clone(),
+        reason: None,
+        tool: spec.tool.clone(),
+        input: standing_input(gate).cloned(),
+        about: spec.about.clone(),
+        facts: None,
+        diff: None,
+        digest: standing_digest(gate),
+        decisions: decisions(&spec.kind)
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect(),
+        pattern: spec.pattern.clone(),
+        deadline: gate.deadline,
+        on_timeout: spec.on_timeout,
+        options: spec.options.clone(),
+        approvers: spec.approvers.count,
+        edited_by: editor(gate),
+        raised_at: gate.raised_at,
+        tags: spec.tags.clone(),
+        answers: gate.answers.iter().map(AnswerView::from).collect(),
+    }
+}
+
+/// The agent as lists show it: without its prompt, which is its author's.
+pub fn agent_view(agent: &Agent) -> AgentView {
+    AgentView {
+        name: agent.name.to_string(),
+        version: agent.version(),
+        description: agent.description.clone(),
+        models: agent.models.clone(),
+        tools: agent.tools.clone(),
+        context: agent.context.clone(),
+        max_turns: agent.max_turns,
     }
 }

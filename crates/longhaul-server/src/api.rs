@@ -8,7 +8,6 @@ pub(crate) mod events;
 pub(crate) mod firehose;
 pub(crate) mod gates;
 pub(crate) mod health;
-pub(crate) mod history;
 pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;

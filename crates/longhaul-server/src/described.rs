@@ -2,6 +2,7 @@
 //!
 //! Never: a route without one. They are added here and in no other way.
 
+use longhaul_api::problem::Problem;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -11,12 +12,11 @@ use crate::api::{
     steer, tickets,
 };
 use crate::app::App;
-use crate::problem::ProblemBody;
 
 /// What the router's own collection starts from.
 #[derive(Debug, OpenApi)]
 #[openapi(
-    components(schemas(ProblemBody)),
+    components(schemas(Problem)),
     tags(
         (name = "runs", description = "What agents do"),
         (name = "steering", description = "Messages to runs that are under way"),

@@ -5,8 +5,7 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+use longhaul_api::problem;
 
 /// A problem, before it is known which request it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,31 +18,6 @@ pub(crate) struct Problem {
     pub(crate) like: Option<String>,
     /// It may be tried again after so many seconds.
     pub(crate) retry_after: Option<u32>,
-}
-
-/// A problem as it is written: `application/problem+json`.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub(crate) struct ProblemBody<'a> {
-    /// Which problem, as a URI that need not lead anywhere.
-    #[serde(rename = "type")]
-    #[schema(rename = "type")]
-    kind: String,
-    /// The status in words.
-    title: &'a str,
-    /// The status.
-    status: u16,
-    /// What is wrong with this request.
-    detail: &'a str,
-    /// A word for programs.
-    code: &'a str,
-    /// What helps.
-    hint: &'a str,
-    /// A name that may have been meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    like: Option<&'a str>,
-    /// What to name when you ask somebody about it.
-    request_id: &'a str,
 }
 
 impl Problem {
@@ -99,18 +73,22 @@ impl Problem {
 
     /// The problem as a response to this request.
     pub(crate) fn write(&self, request_id: &str) -> Response {
-        let body = ProblemBody {
+        let body = problem::Problem {
             kind: format!("urn:longhaul:problem:{}", self.code),
-            title: self.status.canonical_reason().unwrap_or("Problem"),
+            title: self
+                .status
+                .canonical_reason()
+                .unwrap_or("Problem")
+                .to_owned(),
             status: self.status.as_u16(),
-            detail: &self.detail,
-            code: self.code,
+            detail: self.detail.clone(),
+            code: self.code.to_owned(),
             hint: match self.hint.as_str() {
-                "" => usual_hint(self.status),
-                said => said,
+                "" => usual_hint(self.status).to_owned(),
+                said => said.to_owned(),
             },
-            like: self.like.as_deref(),
-            request_id,
+            like: self.like.clone(),
+            request_id: request_id.to_owned(),
         };
         let text = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (self.status, text).into_response();

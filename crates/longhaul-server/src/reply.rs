@@ -6,20 +6,11 @@ use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use longhaul_api::list::List;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
-use utoipa::ToSchema;
 
 use crate::problem::Problem;
-
-/// A part of a list.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct List<T> {
-    /// The things, in order.
-    pub(crate) data: Vec<T>,
-    /// What to give as `after` for the next part; none: this was the last.
-    pub(crate) next: Option<String>,
-}
 
 /// A thing as JSON.
 pub(crate) fn json(status: StatusCode, thing: &impl Serialize) -> Result<Response, Problem> {

@@ -3,7 +3,7 @@
 //! Never: read by anybody but programs that make clients. What is taken is
 //! decided where it is parsed.
 
-use longhaul_engine::schema;
+use longhaul_api::schema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, Schema};
 use utoipa::{PartialSchema, ToSchema};

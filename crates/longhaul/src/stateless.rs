@@ -7,6 +7,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use longhaul_api::run::UsageView;
 use longhaul_core::event::Event;
 use longhaul_core::id::{BadId, InboxName, RunId, Seq};
 use longhaul_core::message::Message;
@@ -22,7 +23,6 @@ use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, NoModel, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
-use longhaul_engine::view::UsageView;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_store::{Options, Role};

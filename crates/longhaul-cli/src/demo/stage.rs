@@ -3,6 +3,7 @@
 //! Never: answers for a person who sits at the terminal.
 
 use longhaul::assemble::House;
+use longhaul_api::gate::GateView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
@@ -10,7 +11,6 @@ use longhaul_core::policy::gate::{Answer, Decision, Scope};
 use longhaul_core::status::Wait;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_engine::Longhaul;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Watching;
 
 use crate::card::card;

@@ -11,16 +11,15 @@ use longhaul::assemble::store_file;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::{local_key, marker};
+use longhaul_api::client::{Client, Url, is_alive};
 use longhaul_engine::secret::Secret;
-use reqwest::Url;
 
 use crate::desk::Desk;
 use crate::desk::here::Here;
-use crate::desk::there::There;
-use crate::desk::there::wire::is_there;
 use crate::exit::Exit;
 use crate::fail::{self, Failure};
 use crate::here::{quiet_config, surroundings};
+use crate::me::me;
 use crate::{open, runtime, say};
 
 /// The variable that names a server.
@@ -33,7 +32,7 @@ const KEY: &str = "LONGHAUL_KEY";
 #[derive(Debug)]
 pub(crate) struct Server {
     /// How it is asked.
-    pub(crate) desk: There,
+    pub(crate) desk: Client,
     /// Somebody named it, so that its agents need not be those of this folder.
     pub(crate) is_named: bool,
 }
@@ -100,9 +99,14 @@ fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
         ));
     }
     Ok(Server {
-        desk: There::new(url, key.as_ref()).map_err(fail::engine)?,
+        desk: client(url, key.as_ref())?,
         is_named: true,
     })
+}
+
+fn client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
+    let client = Client::new(url, key.map(Secret::reveal), Some(&me()));
+    client.map_err(|problem| fail::engine(problem).into())
 }
 
 /// The server that drives this folder's store, if one does and answers.
@@ -117,12 +121,12 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
     let Some(url) = serving(&file) else {
         return Ok(None);
     };
-    if !runtime::small()?.block_on(is_there(&url)) {
+    if !runtime::small()?.block_on(is_alive(&url)) {
         return Ok(None);
     }
     let key = key(here, &url, Some(&config))?;
     Ok(Some(Server {
-        desk: There::new(url, key.as_ref()).map_err(fail::engine)?,
+        desk: client(url, key.as_ref())?,
         is_named: false,
     }))
 }

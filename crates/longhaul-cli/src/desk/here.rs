@@ -3,6 +3,12 @@
 //! Never: drives.
 
 use async_trait::async_trait;
+use longhaul_api::gate::GateView;
+use longhaul_api::key::KeyView;
+use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::steer::SteerView;
+use longhaul_api::transcript::TranscriptView;
+use longhaul_api::why::WhyView;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
@@ -10,13 +16,8 @@ use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::Answer;
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 use longhaul_core::time::Timestamp;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict, Watching};
-use longhaul_engine::key_view::KeyView;
-use longhaul_engine::steer_view::SteerView;
-use longhaul_engine::transcript_view::TranscriptView;
-use longhaul_engine::view::{BriefView, RunView};
-use longhaul_engine::why_view::WhyView;
+use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
 
 use crate::desk::{Desk, Following};
@@ -79,11 +80,11 @@ impl Desk for Here {
 
     async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateView>, No> {
         let gates = self.longhaul.gates(ask).await?;
-        Ok(gates.iter().map(GateView::from).collect())
+        Ok(gates.iter().map(gate_view).collect())
     }
 
     async fn gate(&self, gate: GateId) -> Result<GateView, No> {
-        Ok(GateView::from(&self.longhaul.gate(gate).await?))
+        Ok(gate_view(&self.longhaul.gate(gate).await?))
     }
 
     async fn answer(&self, gate: GateId, answer: Answer) -> Result<(Verdict, GateView), No> {

@@ -1,321 +1,158 @@
-//! The desk behind a server: asks over HTTP what others ask of the store.
+//! The desk behind a server.
 //!
 //! Never: opens the store, or decides anything that the server decides.
 
-pub(crate) mod ask;
-mod body;
-mod stream;
-pub(crate) mod wire;
-
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use longhaul_core::event::entry::{Entry, Envelope};
+use longhaul_api::client::Client;
+use longhaul_api::client::events::EventStream;
+use longhaul_api::gate::{self, GateView};
+use longhaul_api::key::{KeyBody, KeyView};
+use longhaul_api::run::{BriefView, BudgetBody, RunView};
+use longhaul_api::steer::SteerView;
+use longhaul_api::submit::NewRun;
+use longhaul_api::transcript::TranscriptView;
+use longhaul_api::why::WhyView;
+use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
-use longhaul_core::policy::gate::{Answer, GateStatus};
+use longhaul_core::policy::gate::Answer;
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
+use longhaul_core::task::Start;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict};
-use longhaul_engine::key_view::KeyView;
 use longhaul_engine::secret::Secret;
-use longhaul_engine::steer_view::SteerView;
-use longhaul_engine::transcript_view::TranscriptView;
-use longhaul_engine::view::{BriefView, RunView};
-use longhaul_engine::why_view::WhyView;
-use reqwest::Url;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
-use crate::desk::there::ask::Ask;
-use crate::desk::there::body::{AnswerBody, BudgetBody, KeyBody, TaskBody};
-use crate::desk::there::stream::Streaming;
-use crate::desk::there::wire::Wire;
 use crate::desk::{Desk, Following};
-use crate::no::{No, Problem};
+use crate::no::No;
 
-/// So many come with one request.
-const WHOLE_MAX: usize = 100;
-const BRIEF_MAX: usize = 1_000;
-const GATES_MAX: usize = 1_000;
-const EVENTS_MAX: usize = 1_000;
-
-/// A server.
-#[derive(Debug)]
-pub(crate) struct There {
-    wire: Arc<Wire>,
-}
-
-/// A list, as answers have it.
-#[derive(Debug, Deserialize)]
-struct Page<T> {
-    data: Vec<T>,
-    /// Where the next page begins: a text or a number.
-    #[serde(default)]
-    next: Option<Value>,
-}
-
-/// What came of an answer at a gate.
-#[derive(Debug, Deserialize)]
-struct Answered {
-    verdict: String,
-    seq: Seq,
-    gate: GateView,
-}
-
-/// A message that was taken in.
-#[derive(Debug, Deserialize)]
-struct Receipt {
-    id: SteerId,
-}
-
-/// A key that was made just now.
-#[derive(Deserialize)]
-struct Made {
-    secret: String,
-    key: KeyView,
-}
-
-/// What opens the pages.
-#[derive(Deserialize)]
-struct Ticket {
-    url: String,
-}
-
-/// Whether runs go on there.
-#[derive(Debug, Deserialize)]
-struct Ready {
-    #[serde(default)]
-    driven: bool,
-}
-
-impl There {
-    /// The server at this address, for whoever holds this key.
-    pub(crate) fn new(base: Url, key: Option<&Secret>) -> Result<Self, No> {
-        let wire = Arc::new(Wire::new(base, key)?);
-        Ok(Self { wire })
-    }
-
-    /// A link that opens the pages in a browser, once.
-    pub(crate) async fn link(&self) -> Result<String, No> {
-        let ask = Ask::post(&["v1", "tickets"], &json!({}));
-        let ticket: Ticket = self.wire.send(&ask).await?;
-        Ok(ticket.url)
-    }
-
-    /// A list of up to so many, page by page.
-    async fn list<T: DeserializeOwned>(&self, ask: Ask, limits: Limits) -> Result<Vec<T>, No> {
-        let mut all: Vec<T> = Vec::new();
-        let mut after = limits.after;
-        while all.len() < limits.wanted {
-            let limit = limits.page.min(limits.wanted - all.len());
-            let page = ask.clone().with("limit", limit);
-            let page = page.with_some("after", after.as_deref());
-            let page: Page<T> = self.wire.send(&page).await?;
-            after = page.next.as_ref().and_then(cursor);
-            let came = page.data.len();
-            all.extend(page.data);
-            if came == 0 || after.is_none() {
-                break;
-            }
-        }
-        all.truncate(limits.wanted);
-        Ok(all)
-    }
-
-    /// Says a word about a run; how it stands then.
-    async fn order(&self, run: RunId, what: &str, body: &Value) -> Result<RunView, No> {
-        let path = ["v1", "runs", &run.to_string(), what];
-        self.wire.send(&Ask::post(&path, body)).await
-    }
-
-    /// A look at one side of a run.
-    async fn side<T: DeserializeOwned>(&self, run: RunId, side: &str) -> Result<T, No> {
-        let path = ["v1", "runs", &run.to_string(), side];
-        self.wire.send(&Ask::get(&path)).await
-    }
-}
-
-/// How long a list may become.
-struct Limits {
-    wanted: usize,
-    page: usize,
-    after: Option<String>,
-}
-
-/// Where a page begins, as it is asked for.
-fn cursor(next: &Value) -> Option<String> {
-    match next {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            Some(next.to_string())
-        }
-    }
-}
-
-/// Which runs, as it is asked for.
-fn runs(ask: &RowsAsk, page: usize) -> (Ask, Limits) {
-    let mut request = Ask::get(&["v1", "runs"]);
-    for status in &ask.statuses {
-        request = request.with("status", status.as_str());
-    }
-    let request = request
-        .with_some("agent", ask.agent.as_ref())
-        .with_some("lane", ask.lane.as_ref())
-        .with_some("root", ask.root);
-    let limits = Limits {
-        wanted: ask.limit,
-        page,
-        after: ask.after.map(|run| run.to_string()),
-    };
-    (request, limits)
-}
-
-const fn status_word(status: GateStatus) -> &'static str {
-    match status {
-        GateStatus::Open => "open",
-        GateStatus::Answered => "answered",
-        GateStatus::Expired => "expired",
-        GateStatus::Withdrawn => "withdrawn",
+/// The task as a request says it. The server knows by the key who submits.
+fn new_run(task: Task) -> NewRun {
+    let warn_at = task.budget.warn_percent;
+    NewRun {
+        agent: Some(task.agent),
+        input: task.input,
+        context: task.context,
+        history: task.history,
+        thread: task.thread.as_ref().map(ToString::to_string),
+        resource: task.resource.as_ref().map(ToString::to_string),
+        lane: task.lane.as_ref().map(ToString::to_string),
+        inbox: task.inbox.as_ref().map(ToString::to_string),
+        kind: task.kind,
+        priority: task.priority,
+        model: task.model,
+        budget: BudgetBody {
+            warn_at: warn_at.map(|percent| f64::from(percent) / 100.0),
+            ..BudgetBody::from(task.budget.caps)
+        },
+        actor: task.actor,
+        links: task.links,
+        tags: task.tags,
+        metadata: task.metadata,
+        start_at: match task.start {
+            Start::At(at) => Some(at),
+            // A batch is submitted as one, and never from here.
+            Start::Now | Start::AfterBatch => None,
+        },
+        chain: None,
+        auto_approve: None,
+        sandbox: None,
     }
 }
 
 #[async_trait]
-impl Desk for There {
-    async fn submit(&self, task: Task) -> Result<RunId, No> {
-        // A random key where nobody named one: an answer that is lost on the way
-        // must not make two runs.
-        let once = task.idempotency_key.clone();
-        let once = once.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let ask = Ask::post(&["v1", "runs"], &TaskBody::from(&task)).once(once);
-        let run: RunView = self.wire.send(&ask).await?;
-        Ok(run.id)
+impl Desk for Client {
+    async fn submit(&self, mut task: Task) -> Result<RunId, No> {
+        let key = task.idempotency_key.take();
+        Ok(Self::submit(self, &new_run(task), key).await?.id)
     }
 
     async fn show(&self, run: RunId) -> Result<RunView, No> {
-        let ask = Ask::get(&["v1", "runs", &run.to_string()]);
-        self.wire.send(&ask).await
+        Ok(Self::show(self, run).await?)
     }
 
     async fn why(&self, run: RunId) -> Result<WhyView, No> {
-        self.side(run, "why").await
+        Ok(Self::why(self, run).await?)
     }
 
     async fn transcript(&self, run: RunId) -> Result<TranscriptView, No> {
-        self.side(run, "transcript").await
+        Ok(Self::transcript(self, run).await?)
     }
 
     async fn events(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Entry>, No> {
-        let ask = Ask::get(&["v1", "runs", &run.to_string(), "events"])
-            .with("after", after)
-            .with("limit", limit.clamp(1, EVENTS_MAX));
-        let page: Page<Envelope> = self.wire.send(&ask).await?;
-        let entries = page.data.iter().map(Entry::try_from);
-        entries.collect::<Result<_, _>>().map_err(|bad| {
-            let base = self.wire.base();
-            let detail = format!("{base} tells what this build can't read: {bad}");
-            Problem::new("strange", detail).into()
-        })
+        Ok(Self::events(self, run, after, limit).await?)
     }
 
     async fn follow(&self, run: RunId, after: Seq) -> Result<Box<dyn Following>, No> {
-        let streaming = Streaming::new(Arc::clone(&self.wire), run, after).await?;
-        Ok(Box::new(streaming))
+        Ok(Box::new(Self::follow(self, run, after).await?))
     }
 
     async fn brief(&self, ask: RowsAsk) -> Result<Vec<BriefView>, No> {
-        let (ask, limits) = runs(&ask, BRIEF_MAX);
-        self.list(ask.with("brief", true), limits).await
+        Ok(self.brief_runs(&ask).await?)
     }
 
     async fn whole(&self, ask: RowsAsk) -> Result<Vec<RunView>, No> {
-        let (ask, limits) = runs(&ask, WHOLE_MAX);
-        self.list(ask, limits).await
+        Ok(self.runs(&ask).await?)
     }
 
     async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateView>, No> {
-        if let Some(gate) = ask.gate {
-            return Ok(vec![self.gate(gate).await?]);
-        }
-        let limits = Limits {
-            wanted: ask.limit,
-            page: GATES_MAX,
-            after: ask.after.map(|gate| gate.to_string()),
-        };
-        let ask = Ask::get(&["v1", "gates"])
-            .with_some("status", ask.status.map(status_word))
-            .with_some("run", ask.run);
-        self.list(ask, limits).await
+        Ok(Self::gates(self, &ask).await?)
     }
 
     async fn gate(&self, gate: GateId) -> Result<GateView, No> {
-        let ask = Ask::get(&["v1", "gates", &gate.to_string()]);
-        self.wire.send(&ask).await
+        Ok(Self::gate(self, gate).await?)
     }
 
     async fn answer(&self, gate: GateId, answer: Answer) -> Result<(Verdict, GateView), No> {
-        let path = ["v1", "gates", &gate.to_string(), "answer"];
-        let ask = Ask::post(&path, &AnswerBody::from(&answer));
-        let answered: Answered = self.wire.send(&ask).await?;
-        let verdict = match answered.verdict.as_str() {
-            "counted" => Verdict::Counted(answered.seq),
-            _ => Verdict::Closed(answered.seq),
+        let answered = Self::answer(self, gate, answer).await?;
+        let verdict = match answered.verdict {
+            gate::Verdict::Closed => Verdict::Closed(answered.seq),
+            gate::Verdict::Counted => Verdict::Counted(answered.seq),
         };
         Ok((verdict, answered.gate))
     }
 
     async fn steer(&self, run: RunId, text: String, delivery: Delivery) -> Result<SteerId, No> {
-        let path = ["v1", "runs", &run.to_string(), "steer"];
-        let ask = Ask::post(&path, &json!({ "text": text, "delivery": delivery }));
-        let receipt: Receipt = self.wire.send(&ask).await?;
-        Ok(receipt.id)
+        Ok(Self::steer(self, run, text, delivery).await?.id)
     }
 
     async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, No> {
-        let page: Page<SteerView> = self.side(run, "steer").await?;
-        Ok(page.data)
+        Ok(Self::steers(self, run).await?)
     }
 
     async fn cancel(&self, run: RunId, reason: &str) -> Result<RunView, No> {
-        self.order(run, "cancel", &json!({ "reason": reason }))
-            .await
+        Ok(Self::cancel(self, run, reason).await?)
     }
 
     async fn pause(&self, run: RunId) -> Result<RunView, No> {
-        self.order(run, "pause", &json!({})).await
+        Ok(Self::pause(self, run).await?)
     }
 
     async fn resume(&self, run: RunId, raise: Option<Raise>) -> Result<RunView, No> {
-        let body = match raise {
-            Some(raise) => json!({ "budget": BudgetBody::from(raise) }),
-            None => json!({}),
-        };
-        self.order(run, "resume", &body).await
+        Ok(Self::resume(self, run, raise).await?)
     }
 
     async fn make_key(&self, ask: KeyAsk) -> Result<MadeKey, No> {
-        let ask = Ask::post(&["v1", "keys"], &KeyBody::from(&ask));
-        let made: Made = self.wire.send(&ask).await?;
+        let body = KeyBody {
+            name: ask.name.to_string(),
+            role: ask.role,
+            expires_in_ms: ask.span.map(|span| span.0),
+        };
+        let created = self.create_key(&body).await?;
         Ok(MadeKey {
-            secret: Secret::shown(made.secret),
-            key: made.key,
+            secret: Secret::shown(created.secret),
+            key: created.key,
         })
     }
 
     async fn keys(&self) -> Result<Vec<KeyView>, No> {
-        let page: Page<KeyView> = self.wire.send(&Ask::get(&["v1", "keys"])).await?;
-        Ok(page.data)
+        Ok(Self::keys(self).await?)
     }
 
     async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, No> {
-        let ask = Ask::delete(&["v1", "keys", &name.to_string()]);
-        self.wire.send(&ask).await
+        Ok(Self::revoke_key(self, name).await?)
     }
 
     async fn now(&self) -> Result<Timestamp, No> {
@@ -324,12 +161,73 @@ impl Desk for There {
     }
 
     async fn is_driven(&self) -> Result<bool, No> {
-        let ask = Ask::get(&["readyz"]).impatient();
-        match self.wire.send::<Ready>(&ask).await {
-            Ok(ready) => Ok(ready.driven),
-            // It is there and says that it does not work now.
-            Err(No::Refused(problem)) if problem.code != "unreachable" => Ok(false),
-            Err(no) => Err(no),
+        Ok(Self::is_driven(self).await?)
+    }
+}
+
+#[async_trait]
+impl Following for EventStream {
+    async fn next(&mut self) -> Result<Option<Vec<Entry>>, No> {
+        Ok(Self::next(self).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+    use longhaul_core::raw::RawJson;
+    use longhaul_core::time::Millis;
+    use longhaul_core::usage::Micros;
+    use longhaul_engine::agent::BudgetPatch;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_is_sent_as_the_contract_has_it() {
+        let plain = Task::new("writer", "milk");
+        let mut full = Task::new("writer", json!({ "a": [1, 2] }));
+        full.context.insert("token".to_owned(), RawJson::of(&"x"));
+        full.thread = Some(ThreadKey::new("t").unwrap());
+        full.resource = Some(ResourceKey::new("r").unwrap());
+        full.lane = Some(LaneKey::new("l").unwrap());
+        full.inbox = Some(InboxName::new("i").unwrap());
+        full.kind = Some("chore".to_owned());
+        full.priority = -3;
+        full.model = Some("scripted/tidy".to_owned());
+        full.tags = vec!["one".to_owned()];
+        full.metadata = Some(RawJson::of(&json!({ "k": 1 })));
+        full.actor = Some(RawJson::of(&"anna"));
+        full.links = Some(RawJson::of(&["url"]));
+        full.start = Start::At(Timestamp::from_micros(1_000_000));
+        full.submitter = Some("cli:anna".to_owned());
+        full.idempotency_key = Some("once".to_owned());
+        full.budget = BudgetPatch {
+            caps: Raise {
+                micros: Some(Micros(2_500_000)),
+                tokens: Some(100),
+                turns: Some(7),
+                active: Some(Millis(60_000)),
+            },
+            warn_percent: Some(80),
+        };
+        for (task, body) in [
+            (plain, json!({ "agent": "writer", "input": "milk" })),
+            (
+                full,
+                json!({
+                    "agent": "writer", "input": { "a": [1, 2] }, "context": { "token": "x" },
+                    "thread": "t", "resource": "r", "lane": "l", "inbox": "i", "type": "chore",
+                    "priority": -3, "model": "scripted/tidy",
+                    "budget": {
+                        "usd": 2.5, "tokens": 100, "turns": 7, "active_ms": 60_000, "warn_at": 0.8,
+                    },
+                    "actor": "anna", "links": ["url"], "tags": ["one"], "metadata": { "k": 1 },
+                    "start_at": "1970-01-01T00:00:01.000000Z",
+                }),
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(new_run(task)).unwrap(), body);
         }
     }
 }

@@ -10,8 +10,8 @@ use longhaul_run::Refusal;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::key_view::KeyView;
 use crate::secret::{KEY_PREFIX, Secret};
+use longhaul_api::key::KeyView;
 
 /// A key to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Longhaul {
         }
         let row = self.ports.keyring.key(secret.hash()).await?;
         let row = row.ok_or(Error::NoKey(name))?;
-        let key = KeyView::of(&row, self.now().await?);
+        let key = KeyView::new(&row, self.now().await?);
         Ok(MadeKey { secret, key })
     }
 
@@ -105,14 +105,14 @@ impl Longhaul {
     pub async fn keys(&self) -> Result<Vec<KeyView>, Error> {
         let now = self.now().await?;
         let rows = self.ports.keyring.keys().await?;
-        Ok(rows.iter().map(|row| KeyView::of(row, now)).collect())
+        Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())
     }
 
     /// Ends a key and everything that it gave out.
     pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Error> {
         let row = self.ports.keyring.revoke_key(name).await?;
         let row = row.ok_or_else(|| Error::NoKey(name.to_string()))?;
-        Ok(KeyView::of(&row, self.now().await?))
+        Ok(KeyView::new(&row, self.now().await?))
     }
 
     /// Whose key this is, if it counts.

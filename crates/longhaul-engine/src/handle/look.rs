@@ -16,10 +16,11 @@ use longhaul_run::say::{Said, say};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::lane_view::LaneView;
 use crate::ledger::{fold, fold_outline};
-use crate::view::{BriefView, RunView};
-use crate::why_view::WhyView;
+use crate::view::run_view;
+use longhaul_api::lane::LaneView;
+use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::why::WhyView;
 
 /// So many open gates are looked at for a list.
 const GATES_MAX: usize = 1_000;
@@ -38,7 +39,7 @@ impl Longhaul {
     pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
         let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
         let (folded, now) = fold_outline(&self.ports, run).await?;
-        Ok(RunView::of(&row, &folded, now))
+        Ok(run_view(&row, &folded, now))
     }
 
     /// One run, folded.
@@ -51,7 +52,7 @@ impl Longhaul {
         let listed = self.list(ask).await?;
         let brief = listed.into_iter();
         Ok(brief
-            .map(|listed| BriefView::of(&listed.row, listed.now))
+            .map(|listed| BriefView::new(&listed.row, listed.now))
             .collect())
     }
 

@@ -9,8 +9,8 @@ use longhaul_core::raw::Body;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::ledger::fold;
-use crate::steer_view::{SteerTimes, SteerView};
-use crate::transcript_view::TranscriptView;
+use longhaul_api::steer::{SteerTimes, SteerView};
+use longhaul_api::transcript::TranscriptView;
 
 /// So many entries are read at once.
 const PAGE: usize = 1_000;
@@ -47,6 +47,6 @@ impl Longhaul {
             after = last.seq;
             page.iter().for_each(|entry| times.take_in(entry));
         }
-        Ok(rows.iter().map(|row| SteerView::of(row, &times)).collect())
+        Ok(rows.iter().map(|row| SteerView::new(row, &times)).collect())
     }
 }

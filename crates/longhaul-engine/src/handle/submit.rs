@@ -17,7 +17,8 @@ use crate::events;
 use crate::handle::{Longhaul, within};
 use crate::task::Task;
 use crate::template;
-use crate::view::RunView;
+use crate::view::created_run_view;
+use longhaul_api::run::RunView;
 
 /// Where a task queues that names no inbox.
 const INBOX: &str = "default";
@@ -100,7 +101,7 @@ impl Longhaul {
             (Err(error), Submitted::Before(_)) => Err(error),
             (Err(error), Submitted::New(_)) => {
                 tracing::warn!(%run, %error, "a run was opened, but could not be read");
-                RunView::created(&new, self.ports.clock.now())
+                created_run_view(&new, self.ports.clock.now())
             }
         }
     }

@@ -8,8 +8,8 @@ use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Scop
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::Verdict as Heard;
+use longhaul_engine::view::gate_view;
 use serde_json::json;
 
 use crate::suite::house::model::Line;
@@ -100,7 +100,7 @@ async fn what_the_runtime_injects_is_shown_at_the_gate() {
         task.context.extend(context);
         let run = house.longhaul.submit(task).await.unwrap();
         let gate = house.gate(run).await;
-        let view = longhaul_engine::gate_view::GateView::from(&gate);
+        let view = longhaul_engine::view::gate_view(&gate);
         let about: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
         assert_eq!((&gate.spec.about, &view.about), (&about, &about));
         let input = view.input.unwrap();
@@ -390,7 +390,7 @@ async fn where_two_must_agree_the_second_agrees_to_the_edit_of_the_first() {
     yes.by = "cli:ben".into();
     let no = house.longhaul.answer(id, yes.clone()).await.unwrap_err();
     assert_eq!(no.code(), "digest_changed", "he was shown another call");
-    yes.digest = GateView::from(&house.longhaul.gate(id).await.unwrap()).digest;
+    yes.digest = gate_view(&house.longhaul.gate(id).await.unwrap()).digest;
     house.longhaul.answer(id, yes).await.unwrap();
     house.ended(run).await;
     assert_eq!(deeds.all()[0], r#"send begins {"text":"hello"}"#);

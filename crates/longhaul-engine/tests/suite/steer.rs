@@ -1,6 +1,7 @@
 //! Messages to a run in flight: when they are read, what they cut off, and
 //! that none of them disappears.
 
+use longhaul_api::steer::SteerState;
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::Delivery::{
     self, AfterBatch, BeforeNextTool, FollowUp, Interrupt,
@@ -8,7 +9,6 @@ use longhaul_core::event::steer::Delivery::{
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::Verdict;
-use longhaul_engine::steer_view::SteerState;
 use serde_json::json;
 
 use crate::suite::gates::rule;

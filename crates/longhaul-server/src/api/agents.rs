@@ -4,13 +4,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use longhaul_engine::agent_view::AgentView;
+use longhaul_api::agent::AgentView;
+use longhaul_api::list::List;
+use longhaul_engine::view::agent_view;
 
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::Name;
 use crate::problem::Problem;
-use crate::reply::{List, ok};
+use crate::reply::ok;
 
 /// Lists agents by name.
 #[utoipa::path(
@@ -19,10 +21,7 @@ use crate::reply::{List, ok};
 )]
 pub(crate) async fn list(State(app): State<App>, _: Viewer) -> Result<Response, Problem> {
     let agents = app.longhaul().agents();
-    let data: Vec<AgentView> = agents
-        .iter()
-        .map(|agent| AgentView::from(&**agent))
-        .collect();
+    let data: Vec<AgentView> = agents.iter().map(|agent| agent_view(agent)).collect();
     ok(&List { data, next: None })
 }
 
@@ -38,7 +37,7 @@ pub(crate) async fn show(
     Name(name): Name,
 ) -> Result<Response, Problem> {
     match app.longhaul().agent(&name) {
-        Ok(agent) => ok(&AgentView::from(&*agent)),
+        Ok(agent) => ok(&agent_view(&agent)),
         Err(like) => {
             let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
             let words = format!("there is no agent named `{shown}`");

@@ -3,14 +3,12 @@
 //! Never: a yes to anything but what was shown. An approval names its digest.
 
 use axum::response::Response;
-use longhaul_core::policy::gate::{Answer, Decision, Scope};
-use longhaul_core::raw::{Hash, RawJson};
+use longhaul_api::gate::{AnswerBody, Answered, DecisionKind, Verdict};
+use longhaul_core::policy::gate::{Answer, Decision};
+use longhaul_core::raw::RawJson;
 use longhaul_core::request::Effect;
-use longhaul_engine::gate_view::GateView;
-use longhaul_engine::handle::Verdict;
-use longhaul_engine::schema;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use longhaul_engine::handle;
+use longhaul_engine::view::gate_view;
 
 use crate::body::Json;
 use crate::caller::Approver;
@@ -21,124 +19,40 @@ use crate::reply::ok;
 use crate::spelled::GateWord;
 use crate::trouble::after_commit;
 
-/// An answer to be given.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Answer)]
-pub(crate) struct AnswerBody {
-    /// What is decided. The gate's `decisions` lists what it takes.
-    decision: Word,
-    /// How far an approval reaches.
-    #[serde(default)]
-    scope: Reach,
-    /// Words for the model.
-    #[serde(default)]
-    note: Option<String>,
-    /// For `edit`: the input instead.
-    #[serde(default)]
-    #[schema(schema_with = schema::any)]
-    edited: Option<RawJson>,
-    /// For `answer`: the words, as a text. Else data for the model and for templates.
-    #[serde(default)]
-    #[schema(schema_with = schema::any)]
-    payload: Option<RawJson>,
-    /// The digest of what was shown. Needed for `approve` and `edit`.
-    #[serde(default)]
-    #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{64}$")]
-    digest: Option<Hash>,
-}
-
-/// What can be decided.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Decision)]
-pub(crate) enum Word {
-    /// Yes.
-    Approve,
-    /// Yes, but with another input.
-    Edit,
-    /// No.
-    Reject,
-    /// The words to a question.
-    Answer,
-    /// What was waited for has happened.
-    Complete,
-}
-
-/// How far an approval reaches.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Scope)]
-pub(crate) enum Reach {
-    /// This call.
-    #[default]
-    Once,
-    /// Every call of this run that the same rule stops.
-    Run,
-}
-
-/// What came of an answer.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Answered {
-    /// `closed`: the gate is closed by it. `counted`: others must agree.
-    verdict: Came,
-    /// Where it stands in the journal.
-    seq: u64,
-    /// The gate as it stands now.
-    gate: GateView,
-}
-
-/// What an answer did.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Verdict)]
-pub(crate) enum Came {
-    /// It closed the gate.
-    Closed,
-    /// It counts, and others must agree.
-    Counted,
-}
-
-impl AnswerBody {
-    fn read(self, by: &str) -> Result<Answer, Problem> {
-        let mut note = self.note;
-        let mut payload = self.payload;
-        let decision = match self.decision {
-            Word::Approve => Decision::Approve,
-            Word::Reject => Decision::Reject,
-            Word::Complete => Decision::Complete,
-            Word::Edit => {
-                let edited = self.edited.clone();
-                Decision::Edit(edited.ok_or_else(|| {
-                    Problem::invalid("`edit` needs `edited`: the whole input instead")
-                })?)
-            }
-            Word::Answer => {
-                let words = payload.take().map(text).transpose()?;
-                let words = words.or_else(|| note.take());
-                Decision::Answer(words.ok_or_else(|| {
-                    Problem::invalid("`answer` needs its words, as a text in `payload`")
-                })?)
-            }
-        };
-        if self.edited.is_some() && !matches!(decision, Decision::Edit(_)) {
-            return Err(Problem::invalid(
-                "`edited` goes with the decision `edit` only",
-            ));
+fn answer_of(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
+    let mut note = body.note;
+    let mut payload = body.payload;
+    let decision = match body.decision {
+        DecisionKind::Approve => Decision::Approve,
+        DecisionKind::Reject => Decision::Reject,
+        DecisionKind::Complete => Decision::Complete,
+        DecisionKind::Edit => {
+            let edited = body.edited.clone();
+            Decision::Edit(edited.ok_or_else(|| {
+                Problem::invalid("`edit` needs `edited`: the whole input instead")
+            })?)
         }
-        let scope = match self.scope {
-            Reach::Once => Scope::Once,
-            Reach::Run => Scope::Run,
-        };
-        Ok(Answer {
-            decision,
-            by: by.to_owned(),
-            scope,
-            note,
-            payload,
-            digest: self.digest,
-        })
+        DecisionKind::Answer => {
+            let words = payload.take().map(text).transpose()?;
+            let words = words.or_else(|| note.take());
+            Decision::Answer(words.ok_or_else(|| {
+                Problem::invalid("`answer` needs its words, as a text in `payload`")
+            })?)
+        }
+    };
+    if body.edited.is_some() && !matches!(decision, Decision::Edit(_)) {
+        return Err(Problem::invalid(
+            "`edited` goes with the decision `edit` only",
+        ));
     }
+    Ok(Answer {
+        decision,
+        by: by.to_owned(),
+        scope: body.scope,
+        note,
+        payload,
+        digest: body.digest,
+    })
 }
 
 fn text(payload: RawJson) -> Result<String, Problem> {
@@ -172,17 +86,17 @@ pub(crate) async fn answer(
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,
 ) -> Result<Response, Problem> {
-    let answer = body.read(caller.name())?;
+    let answer = answer_of(body, caller.name())?;
     let decision = answer.decision.as_str();
     let verdict = match effect {
         Some(Effect::Events { run, seq }) => longhaul.verdict_at(run, seq).await?,
         Some(Effect::Key(_)) | None => longhaul.answer(gate, answer).await?,
     };
-    let gate = GateView::from(&longhaul.gate(gate).await.map_err(after_commit)?);
+    let gate = gate_view(&longhaul.gate(gate).await.map_err(after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "answered");
     let (verdict, seq) = match verdict {
-        Verdict::Closed(seq) => (Came::Closed, seq.0),
-        Verdict::Counted(seq) => (Came::Counted, seq.0),
+        handle::Verdict::Closed(seq) => (Verdict::Closed, seq),
+        handle::Verdict::Counted(seq) => (Verdict::Counted, seq),
     };
     ok(&Answered { verdict, seq, gate })
 }

@@ -4,9 +4,10 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longhaul_api::list::List;
+use longhaul_api::schema;
 use longhaul_core::event::entry::Envelope;
 use longhaul_core::id::Seq;
-use longhaul_engine::schema;
 use serde_json::Value;
 
 use crate::app::App;
@@ -14,7 +15,7 @@ use crate::asked::Asked;
 use crate::caller::Viewer;
 use crate::params::RunPath;
 use crate::problem::Problem;
-use crate::reply::{List, cut, ok};
+use crate::reply::{cut, ok};
 use crate::spelled::RunWord;
 use crate::stream::run::RunStream;
 use crate::stream::sse::{Reader, answer, is_wanted, last_heard};

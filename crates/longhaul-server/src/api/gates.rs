@@ -4,15 +4,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longhaul_api::gate::GateView;
+use longhaul_api::list::List;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::store::GatesAsk;
-use longhaul_engine::gate_view::GateView;
+use longhaul_engine::view::gate_view;
 
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::{GatePath, Query};
 use crate::problem::Problem;
-use crate::reply::{List, cut, ok};
+use crate::reply::{cut, ok};
 use crate::spelled::{GateStatusWord, GateWord, RunWord};
 
 /// So many gates come unless it is said otherwise, and at most.
@@ -45,7 +47,7 @@ pub(crate) async fn list(
         limit: limit + 1,
     };
     let rows = app.longhaul().gates(ask).await?;
-    let views: Vec<GateView> = rows.iter().map(GateView::from).collect();
+    let views: Vec<GateView> = rows.iter().map(gate_view).collect();
     ok(&cut(views, limit, |gate| gate.id.to_string()))
 }
 
@@ -72,5 +74,5 @@ pub(crate) async fn show(
     _: Viewer,
     GatePath(gate): GatePath,
 ) -> Result<Response, Problem> {
-    ok(&GateView::from(&app.longhaul().gate(gate).await?))
+    ok(&gate_view(&app.longhaul().gate(gate).await?))
 }

@@ -5,39 +5,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
-use utoipa::ToSchema;
+use longhaul_api::health::{Live, Ready, Version};
 
 use crate::app::App;
 use crate::problem::Problem;
 use crate::reply::{json, ok};
-
-/// It lives.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Live {
-    /// `ok`.
-    status: &'static str,
-}
-
-/// Whether it can work.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Ready {
-    /// `ready`, or why not: `stopping`, `store`, `worker`.
-    status: &'static str,
-    /// Whether somebody drives the runs.
-    driven: bool,
-}
-
-/// Which server this is.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Version {
-    /// `longhaul`.
-    name: &'static str,
-    /// The build.
-    version: String,
-    /// The API's version.
-    api: &'static str,
-}
 
 /// Says that the process answers.
 #[utoipa::path(
@@ -45,7 +17,9 @@ pub(crate) struct Version {
     responses((status = 200, description = "It lives", body = Live)),
 )]
 pub(crate) async fn live() -> Result<Response, Problem> {
-    ok(&Live { status: "ok" })
+    ok(&Live {
+        status: "ok".into(),
+    })
 }
 
 /// Says whether it can work: a worker beats, which it does by writing to the store.
@@ -68,6 +42,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
         "ready" => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
+    let status = status.into();
     json(code, &Ready { status, driven })
 }
 
@@ -78,8 +53,8 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
 )]
 pub(crate) async fn version(State(app): State<App>) -> Result<Response, Problem> {
     ok(&Version {
-        name: "longhaul",
+        name: "longhaul".into(),
         version: app.options().version.clone(),
-        api: "v1",
+        api: "v1".into(),
     })
 }

@@ -4,14 +4,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use longhaul_core::access::Role;
+use longhaul_api::key::{CreatedKey, KeyBody, KeyView};
+use longhaul_api::list::List;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::KeyAsk;
-use longhaul_engine::key_view::KeyView;
-use longhaul_engine::schema;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::body::Json;
@@ -19,38 +16,11 @@ use crate::caller::Admin;
 use crate::once::RequestHandle;
 use crate::params::Name;
 use crate::problem::Problem;
-use crate::reply::{List, made_secret, ok};
-
-/// A key to be made.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewKey)]
-pub(crate) struct KeyBody {
-    /// What it is called, without control characters.
-    #[schema(min_length = 1, max_length = 256)]
-    name: String,
-    /// What it opens.
-    #[schema(schema_with = schema::role)]
-    role: Role,
-    /// It ends by itself after so many milliseconds.
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 3_155_760_000_000_u64)]
-    expires_in_ms: Option<u64>,
-}
+use crate::reply::{made_secret, ok};
 
 /// A hundred years: a key for longer is one without an end, and times beyond the
 /// year 9999 can't be written.
 const SPAN_MAX: u64 = 3_155_760_000_000;
-
-/// A key that was made just now.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = MadeKey)]
-pub(crate) struct Made {
-    /// What to send as `Authorization: Bearer`. It is shown this once.
-    secret: String,
-    /// The key.
-    key: KeyView,
-}
 
 /// Lists keys, the oldest first.
 #[utoipa::path(
@@ -66,7 +36,7 @@ pub(crate) async fn list(State(app): State<App>, _: Admin) -> Result<Response, P
 #[utoipa::path(
     post, path = "/v1/keys", tag = "keys", operation_id = "make_key",
     request_body = KeyBody,
-    responses((status = 201, description = "The key, shown this once", body = Made)),
+    responses((status = 201, description = "The key, shown this once", body = CreatedKey)),
 )]
 pub(crate) async fn make(
     request: RequestHandle,
@@ -87,7 +57,7 @@ pub(crate) async fn make(
     let key = key.key;
     let (name, role) = (&key.name, key.role.as_str());
     tracing::info!(key = name, role, caller = caller.name(), "a key was made");
-    made_secret("/v1/keys", &Made { secret, key })
+    made_secret("/v1/keys", &CreatedKey { secret, key })
 }
 
 /// Ends a key, and every session that it gave out.

@@ -4,15 +4,16 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longhaul_api::lane::LaneView;
+use longhaul_api::list::List;
 use longhaul_core::id::LaneKey;
-use longhaul_engine::lane_view::LaneView;
 
 use crate::api::task::named;
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::Query;
 use crate::problem::Problem;
-use crate::reply::{List, cut, ok};
+use crate::reply::{cut, ok};
 
 /// So many lanes come unless it is said otherwise, and at most.
 const LANES: usize = 100;

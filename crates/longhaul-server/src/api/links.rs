@@ -4,12 +4,10 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longhaul_api::gate::{LinkBody, LinkView};
 use longhaul_core::access::Role;
 use longhaul_core::id::GateId;
 use longhaul_engine::handle::LinkAsk;
-use longhaul_engine::schema;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::ask::base;
@@ -19,29 +17,6 @@ use crate::params::GatePath;
 use crate::problem::Problem;
 use crate::reply::made_secret;
 use crate::spelled::GateWord;
-
-/// For whom a link is.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewLink)]
-pub(crate) struct LinkBody {
-    /// Who will decide, as journals show them.
-    #[schema(min_length = 1, max_length = 200)]
-    recipient: String,
-}
-
-/// A link, shown this once.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Link)]
-pub(crate) struct LinkView {
-    /// What to send to them. Whoever has it can decide.
-    url: String,
-    /// To which gate.
-    #[schema(schema_with = schema::gate_id)]
-    gate: GateId,
-    /// For whom.
-    recipient: String,
-}
 
 /// Makes a link to an open gate.
 #[utoipa::path(

@@ -4,9 +4,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use longhaul_engine::transcript_view::TranscriptView;
-use longhaul_engine::view::RunView;
-use longhaul_engine::why_view::WhyView;
+use longhaul_api::run::RunView;
+use longhaul_api::transcript::TranscriptView;
+use longhaul_api::why::WhyView;
 
 use crate::app::App;
 use crate::caller::Viewer;

@@ -5,19 +5,21 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use longhaul_api::list::List;
+use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::submit::NewRun;
 use longhaul_core::id::{AgentName, LaneKey};
 use longhaul_core::port::store::RowsAsk;
 use longhaul_core::status::Status;
-use longhaul_engine::view::{BriefView, RunView};
 
-use crate::api::task::{NewRun, named, submit};
+use crate::api::task::{named, submit, task};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
 use crate::once::{own_key, said_key};
 use crate::params::Query;
 use crate::problem::Problem;
-use crate::reply::{List, cut, made, ok};
+use crate::reply::{cut, made, ok};
 use crate::spelled::{RunWord, StatusWords};
 
 /// So many runs come unless it is said otherwise.
@@ -40,7 +42,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     Json(body): Json<NewRun>,
 ) -> Result<Response, Problem> {
-    let mut task = body.read(&caller)?;
+    let mut task = task(body, &caller)?;
     task.idempotency_key = own_key(&caller, said_key(&headers)?);
     let view = submit(&app, &caller, task).await?;
     made(&format!("/v1/runs/{}", view.id), &view)

@@ -3,13 +3,13 @@
 //! Never: returns before the word is on disk.
 
 use axum::response::Response;
+use longhaul_api::run::{CancelBody, ResumeBody, RunView};
 use longhaul_core::access::Role;
 use longhaul_core::id::RunId;
-use longhaul_engine::view::RunView;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::task::BudgetBody;
+use crate::api::task;
 use crate::body::MaybeJson;
 use crate::caller::{Operator, may};
 use crate::once::RequestHandle;
@@ -19,27 +19,10 @@ use crate::reply::ok;
 use crate::spelled::RunWord;
 use crate::trouble::{after_commit, unread};
 
-/// Why a run is ended.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct CancelBody {
-    /// A word for the journal.
-    reason: String,
-}
-
 /// Nothing more is to be said.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
-
-/// With what a run goes on.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResumeBody {
-    /// Caps that take the place of those in force. They need the role approver.
-    #[serde(default)]
-    budget: Option<BudgetBody>,
-}
 
 /// Ends a run.
 #[utoipa::path(
@@ -102,7 +85,7 @@ pub(crate) async fn resume(
         None => None,
         Some(budget) => {
             may(&caller.0, Role::Approver)?;
-            Some(budget.read()?.caps)
+            Some(task::budget(budget)?.caps)
         }
     };
     if request.effect.is_none() {

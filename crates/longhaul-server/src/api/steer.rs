@@ -6,14 +6,11 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use longhaul_core::event::steer::Delivery;
+use longhaul_api::list::List;
+use longhaul_api::steer::{SteerBody, SteerChange, SteerReceipt, SteerState, SteerView};
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::raw::Hash;
 use longhaul_engine::handle::NewSteer;
-use longhaul_engine::schema;
-use longhaul_engine::steer_view::{DeliveryView, SteerState, SteerView};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::body::Json;
@@ -21,52 +18,8 @@ use crate::caller::{Operator, Viewer};
 use crate::once::{own_key, said_key};
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
-use crate::reply::{List, json, ok};
+use crate::reply::{json, ok};
 use crate::spelled::{RunWord, SteerWord};
-
-/// A message to be sent.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SteerBody {
-    /// What it says.
-    #[schema(min_length = 1)]
-    text: String,
-    /// When it is to be read.
-    #[serde(default)]
-    #[schema(value_type = DeliveryView)]
-    delivery: Delivery,
-}
-
-/// What is to be changed about a message.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SteerChange {
-    /// What it says instead.
-    #[serde(default)]
-    #[schema(min_length = 1)]
-    text: Option<String>,
-    /// When it is to be read instead.
-    #[serde(default)]
-    #[schema(value_type = Option<DeliveryView>)]
-    delivery: Option<Delivery>,
-}
-
-/// The receipt of a message.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SteerReceipt)]
-pub(crate) struct Receipt {
-    /// Its id.
-    #[schema(schema_with = schema::steer_id)]
-    id: SteerId,
-    /// For which run.
-    #[schema(schema_with = schema::run_id)]
-    run: RunId,
-    /// It waits to be read.
-    status: SteerState,
-    /// When it is to be read.
-    #[schema(value_type = DeliveryView)]
-    delivery: Delivery,
-}
 
 /// Writes a message to a run.
 #[utoipa::path(
@@ -76,7 +29,7 @@ pub(crate) struct Receipt {
         ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
     ),
     request_body = SteerBody,
-    responses((status = 202, description = "It is on disk and waits to be read", body = Receipt)),
+    responses((status = 202, description = "It is on disk and waits to be read", body = SteerReceipt)),
 )]
 pub(crate) async fn send(
     State(app): State<App>,
@@ -106,7 +59,7 @@ pub(crate) async fn send(
     };
     tracing::info!(%run, steer = %id, caller = caller.name(), "steered");
     let status = SteerState::Queued;
-    let receipt = Receipt {
+    let receipt = SteerReceipt {
         id,
         run,
         status,

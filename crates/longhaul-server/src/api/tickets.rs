@@ -4,8 +4,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use serde::Serialize;
-use utoipa::ToSchema;
+use longhaul_api::key::TicketView;
 
 use crate::app::App;
 use crate::ask::base;
@@ -14,14 +13,6 @@ use crate::caller::Viewer;
 use crate::guard::key::Shown;
 use crate::problem::Problem;
 use crate::reply::made_secret;
-
-/// A link that opens the pages.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Ticket)]
-pub(crate) struct TicketView {
-    /// Open it in a browser within ten minutes; it works once.
-    url: String,
-}
 
 /// Makes a link that opens the pages in a browser.
 #[utoipa::path(

@@ -10,14 +10,15 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
+use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{
     Answer, Decision, GateKind, GateStatus, OnTimeout, Scope, is_in_vain,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
-use longhaul_engine::gate_view::GateView;
 use longhaul_engine::handle::{OpenLink, Verdict};
 use longhaul_engine::secret::Secret;
+use longhaul_engine::view::gate_view;
 use serde_json::Value;
 
 use crate::app::App;
@@ -134,7 +135,7 @@ async fn draw(
     link: &OpenLink,
     came: Option<String>,
 ) -> Result<Response, Problem> {
-    let view = GateView::from(&link.gate);
+    let view = gate_view(&link.gate);
     let row = app.longhaul().row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());

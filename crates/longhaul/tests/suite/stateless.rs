@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul::stateless::{Ephemeral, OneModel, Outcome, Unanswered};
+use longhaul_api::history::history;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::AgentName;
 use longhaul_core::message::Message;
@@ -13,7 +14,6 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Isolation, Sandboxed};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::history::history;
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_tool::Shell;
 use longhaul_tool::typed::{TypedTool, typed};

@@ -11,8 +11,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("longhaul-store", &["longhaul-core"]),
     ("longhaul-model", &["longhaul-core"]),
     ("longhaul-tool", &["longhaul-core"]),
-    ("longhaul-engine", &["longhaul-core", "longhaul-run"]),
-    ("longhaul-server", &["longhaul-core", "longhaul-engine"]),
+    ("longhaul-api", &["longhaul-core"]),
+    (
+        "longhaul-engine",
+        &["longhaul-core", "longhaul-run", "longhaul-api"],
+    ),
+    (
+        "longhaul-server",
+        &["longhaul-core", "longhaul-engine", "longhaul-api"],
+    ),
     (
         "longhaul",
         &[
@@ -21,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "longhaul-store",
             "longhaul-model",
             "longhaul-tool",
+            "longhaul-api",
             "longhaul-engine",
             "longhaul-server",
         ],
@@ -33,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "longhaul-store",
             "longhaul-model",
             "longhaul-tool",
+            "longhaul-api",
             "longhaul-engine",
             "longhaul-server",
             "longhaul",

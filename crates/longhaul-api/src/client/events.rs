@@ -1,25 +1,22 @@
-//! A journal as a server streams it. A connection that is lost is made again
-//! from the last fact that was seen, for as long as the run goes on.
-//!
-//! Never: a fact twice, or one left out.
+//! The events of a run as a server streams them. A lost connection is made again from the
+//! last event that was seen, for as long as the run goes on, so that no event comes twice and
+//! none is left out.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::{Stream, StreamExt as _};
 use longhaul_core::event::entry::{Entry, Envelope};
 use longhaul_core::id::{RunId, Seq};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-use crate::desk::Following;
-use crate::desk::there::ask::Ask;
-use crate::desk::there::wire::Wire;
-use crate::no::{No, Problem};
-use crate::say;
+use crate::client::connection::Connection;
+use crate::client::request::Request;
+use crate::problem::Problem;
 
 /// A server gives a sign every ten seconds; one that is silent for so long is gone.
 const SILENT: Duration = Duration::from_secs(35);
@@ -42,9 +39,9 @@ const PASSING: &[&str] = &[
     "crowded",
 ];
 
-/// Somebody who follows a run over a wire.
-pub(crate) struct Streaming {
-    wire: Arc<Wire>,
+/// The events of one run, as they happen.
+pub struct EventStream {
+    connection: Arc<Connection>,
     run: RunId,
     /// The last fact that was seen.
     last: Seq,
@@ -91,11 +88,24 @@ impl Open {
     }
 }
 
-impl Streaming {
+impl fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventStream")
+            .field("run", &self.run)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventStream {
     /// Follows a run from after a place on.
-    pub(crate) async fn new(wire: Arc<Wire>, run: RunId, after: Seq) -> Result<Self, No> {
+    pub(super) async fn new(
+        connection: Arc<Connection>,
+        run: RunId,
+        after: Seq,
+    ) -> Result<Self, Problem> {
         let mut streaming = Self {
-            wire,
+            connection,
             run,
             last: after,
             open: None,
@@ -107,21 +117,23 @@ impl Streaming {
         Ok(streaming)
     }
 
-    async fn connect(&mut self) -> Result<Open, No> {
+    async fn connect(&mut self) -> Result<Open, Problem> {
         let run = self.run.to_string();
-        let ask = Ask::get(&["v1", "runs", &run, "events"]).with("after", self.last);
-        Ok(Open::new(self.wire.stream(&ask, self.last.0).await?))
+        let request = Request::get(&["v1", "runs", &run, "events"]).with("after", self.last);
+        Ok(Open::new(
+            self.connection.stream(&request, self.last.0).await?,
+        ))
     }
 
-    async fn connect_again(&mut self) -> Result<(), No> {
+    async fn connect_again(&mut self) -> Result<(), Problem> {
         let doubled = PAUSE.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
         tokio::time::sleep(doubled.min(PAUSE_MAX)).await;
         match self.connect().await {
             Ok(open) => self.open = Some(open),
-            Err(No::Refused(problem)) if PASSING.contains(&problem.code.as_str()) => {
+            Err(problem) if PASSING.contains(&problem.code.as_str()) => {
                 self.losses = self.losses.saturating_add(1);
             }
-            Err(no) => return Err(no),
+            Err(problem) => return Err(problem),
         }
         Ok(())
     }
@@ -132,15 +144,15 @@ impl Streaming {
         self.losses = self.losses.saturating_add(1);
         if !self.told {
             self.told = true;
-            let (server, last) = (self.wire.base(), self.last);
-            say::talk(&format!(
+            let (server, last) = (self.connection.base(), self.last);
+            tracing::warn!(
                 "the connection to {server} was lost after event {last}; it is made again, nothing is missed"
-            ));
+            );
         }
     }
 
     /// The fact that an event is, if it is one and a new one.
-    fn take_in(&mut self, event: &Sse) -> Result<Option<Entry>, No> {
+    fn take_in(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
         if event.event.as_deref() == Some("end") {
             self.over = true;
             return Ok(None);
@@ -149,19 +161,12 @@ impl Streaming {
         let (Some(_), Some(data)) = (&event.id, &event.data) else {
             return Ok(None);
         };
-        let unread = |why: String| {
-            let detail = format!(
-                "{} tells what this build can't read: {why}",
-                self.wire.base()
-            );
-            Problem::new("strange", detail)
-        };
         let envelope: Envelope =
-            serde_json::from_str(data).map_err(|bad| unread(bad.to_string()))?;
+            serde_json::from_str(data).map_err(|bad| self.connection.unreadable(&bad))?;
         if envelope.seq <= self.last {
             return Ok(None);
         }
-        let entry = Entry::try_from(&envelope).map_err(|bad| unread(bad.to_string()))?;
+        let entry = Entry::try_from(&envelope).map_err(|bad| self.connection.unreadable(&bad))?;
         self.last = entry.seq;
         self.losses = 0;
         self.over = entry.event.is_terminal();
@@ -169,9 +174,13 @@ impl Streaming {
     }
 }
 
-#[async_trait]
-impl Following for Streaming {
-    async fn next(&mut self) -> Result<Option<Vec<Entry>>, No> {
+impl EventStream {
+    /// The next events, in order and each once; none: the run has ended and all of its events
+    /// came. A caller that stops waiting in the middle loses nothing.
+    ///
+    /// # Errors
+    /// The problem that the server answers with.
+    pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Problem> {
         while !self.over {
             let Some(open) = &mut self.open else {
                 self.connect_again().await?;

@@ -4,7 +4,7 @@
 //! Never: a list that is written down twice.
 
 use longhaul_core::access::Role;
-use longhaul_core::policy::gate::{GateKind, GateStatus, OnTimeout};
+use longhaul_core::policy::gate::{GateKind, GateStatus, OnTimeout, Scope};
 use longhaul_core::status::Status;
 use serde::Serialize;
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
@@ -100,4 +100,9 @@ pub fn on_timeout() -> Object {
         OnTimeout::Fail,
         OnTimeout::Pause,
     ])
+}
+
+/// How far an approval reaches.
+pub fn scope() -> Object {
+    one_of([Scope::Once, Scope::Run])
 }

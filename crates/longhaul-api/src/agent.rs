@@ -1,4 +1,4 @@
-//! An agent as answers show it.
+//! An agent in responses.
 //!
 //! Never: its prompt. That is its author's, and a run's transcript shows it.
 
@@ -6,7 +6,6 @@ use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::agent::Agent;
 use crate::schema;
 
 /// An agent that can be asked.
@@ -28,18 +27,4 @@ pub struct AgentView {
     pub context: Vec<String>,
     /// After so many turns a run of it ends.
     pub max_turns: Option<u32>,
-}
-
-impl From<&Agent> for AgentView {
-    fn from(agent: &Agent) -> Self {
-        Self {
-            name: agent.name.to_string(),
-            version: agent.version(),
-            description: agent.description.clone(),
-            models: agent.models.clone(),
-            tools: agent.tools.clone(),
-            context: agent.context.clone(),
-            max_turns: agent.max_turns,
-        }
-    }
 }

@@ -3,12 +3,17 @@
 //! Never: more than words. Calls and their results come as messages, in the form
 //! that the journal has.
 
+use std::fmt;
 use std::sync::Arc;
 
 use longhaul_core::message::{Block, Message, Reply, Words};
 use longhaul_core::raw::RawJson;
-use serde::de::{Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::openapi::schema::{
+    AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
+};
 
 /// The longest history, in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
@@ -42,7 +47,7 @@ pub enum BadHistory {
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+enum Speaker {
     /// A person.
     User,
     /// The model.
@@ -51,7 +56,7 @@ pub enum Speaker {
 
 impl Speaker {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::User, Self::Assistant];
+    const ALL: [Self; 2] = [Self::User, Self::Assistant];
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,7 +107,7 @@ fn message(said: Said) -> Message {
 
 /// A message of a history that comes with a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+enum Told {
     /// As people write it: who said what.
     Said(Message),
     /// As the journal has it.
@@ -111,7 +116,7 @@ pub enum Told {
 
 impl Told {
     /// The message.
-    pub fn message(self) -> Message {
+    fn message(self) -> Message {
         match self {
             Self::Said(message) | Self::Kept(message) => message,
         }
@@ -120,11 +125,9 @@ impl Told {
 
 /// The same, and how many bytes it was written in.
 #[derive(Debug)]
-pub struct Weighed {
-    /// What was told.
-    pub told: Told,
-    /// In so many bytes.
-    pub bytes: usize,
+struct Weighed {
+    told: Told,
+    bytes: usize,
 }
 
 impl<'de> Deserialize<'de> for Weighed {
@@ -162,6 +165,79 @@ fn told(raw: &RawJson) -> Result<Told, String> {
                 "{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}"
             )
         })
+}
+
+/// Reads the conversation that a task brings.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Message>, D::Error> {
+    let told = from.deserialize_seq(Conversation)?;
+    // What a journal has may begin anywhere.
+    if let Some(Told::Said(Message::Assistant(_))) = told.first() {
+        let words = "it begins with the assistant; a conversation begins with the user";
+        return Err(D::Error::custom(words));
+    }
+    Ok(told.into_iter().map(Told::message).collect())
+}
+
+/// Takes messages in as long as there is room for them.
+struct Conversation;
+
+impl<'de> Visitor<'de> for Conversation {
+    type Value = Vec<Told>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Told>, A::Error> {
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = list.next_element::<Weighed>()? {
+            bytes += next.bytes;
+            if bytes > HISTORY_BYTES_MAX {
+                return Err(A::Error::custom(format!("it {}", BadHistory::Long)));
+            }
+            if all.len() == MESSAGES_MAX {
+                return Err(A::Error::custom(format!("it {}", BadHistory::Many)));
+            }
+            all.push(next.told);
+        }
+        Ok(all)
+    }
+}
+
+/// The JSON Schema of the conversation that a task brings.
+pub(crate) fn schema() -> Array {
+    let speakers = Speaker::ALL.map(|speaker| json!(speaker));
+    let role = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(speakers));
+    let content = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .description(Some("What was said."));
+    let said = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some("Who said what."))
+        .property("role", role)
+        .property("content", content)
+        .required("role")
+        .required("content")
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+    let kept = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(
+            "A message as a journal has it, with calls and their results: `user`, `assistant` or `results`.",
+        ))
+        .property("user", ObjectBuilder::new().schema_type(Type::Array))
+        .property("assistant", ObjectBuilder::new().schema_type(Type::Object))
+        .property("results", ObjectBuilder::new().schema_type(Type::Array))
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+    let message = OneOfBuilder::new().item(said).item(kept);
+    let words = format!("At most {HISTORY_BYTES_MAX} bytes in all, and the user begins.");
+    ArrayBuilder::new()
+        .items(message)
+        .max_items(Some(MESSAGES_MAX))
+        .description(Some(words))
+        .build()
 }
 
 #[cfg(test)]

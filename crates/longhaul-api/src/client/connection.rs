@@ -1,24 +1,21 @@
-//! The wire to one server: sends, sends again what may be sent twice, and reads
-//! answers of a bounded length.
-//!
-//! Never: shows the key, follows a redirect, or gives it to another server.
+//! The connection to one server: sends requests, repeats those that may be sent twice, and
+//! reads responses of a bounded length. The key goes to no other server: redirects are not
+//! followed.
 
 use std::fmt;
 use std::sync::Once;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use longhaul_engine::secret::Secret;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::desk::there::ask::Ask;
-use crate::me::me;
-use crate::no::{No, Problem};
+use crate::client::request::Request;
+use crate::problem::Problem;
 
 /// A server that takes no connection in this time is not there.
-pub(crate) const CONNECTS: Duration = Duration::from_secs(2);
+pub(super) const CONNECTS: Duration = Duration::from_secs(2);
 
 /// An answer that takes longer is lost.
 const ANSWERS: Duration = Duration::from_secs(35);
@@ -33,21 +30,23 @@ const PAUSE: Duration = Duration::from_millis(200);
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The header that says who is at the terminal.
-const WHO: HeaderName = HeaderName::from_static("x-longhaul-as");
+const USER: HeaderName = HeaderName::from_static("x-longhaul-as");
 
-/// The header that makes a word count once.
-const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header that makes a request count once.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A wire to a server.
-pub(crate) struct Wire {
+/// A connection to a server.
+pub(super) struct Connection {
     client: Client,
     base: Url,
     headers: HeaderMap,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Wire").field(&self.base.as_str()).finish()
+        f.debug_tuple("Connection")
+            .field(&self.base.as_str())
+            .finish()
     }
 }
 
@@ -79,15 +78,17 @@ impl From<reqwest::Error> for Lost {
     }
 }
 
-impl Wire {
-    /// A wire to this address, for whoever holds this key.
-    pub(crate) fn new(base: Url, key: Option<&Secret>) -> Result<Self, No> {
+impl Connection {
+    /// A connection to this address with this key, on behalf of this person.
+    pub(super) fn new(base: Url, key: Option<&str>, user: Option<&str>) -> Result<Self, Problem> {
         let mut headers = HeaderMap::new();
-        if let Ok(who) = HeaderValue::from_bytes(me().as_bytes()) {
-            headers.insert(WHO, who);
+        if let Some(user) = user
+            && let Ok(user) = HeaderValue::from_bytes(user.as_bytes())
+        {
+            headers.insert(USER, user);
         }
         if let Some(key) = key {
-            let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()));
+            let value = HeaderValue::from_str(&format!("Bearer {key}"));
             let mut value = value
                 .map_err(|_| Problem::new("unauthorized", "the key has letters that no key has"))?;
             value.set_sensitive(true);
@@ -105,29 +106,37 @@ impl Wire {
     }
 
     /// The server's address.
-    pub(crate) const fn base(&self) -> &Url {
+    pub(super) const fn base(&self) -> &Url {
         &self.base
     }
 
+    /// The server sent an event that this build can't read.
+    pub(super) fn unreadable(&self, why: &impl fmt::Display) -> Problem {
+        let base = &self.base;
+        let detail = format!("{base} tells what this build can't read: {why}");
+        Problem::new("strange", detail)
+    }
+
     /// Sends, and reads what comes back.
-    pub(crate) async fn send<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, No> {
-        let (status, body) = self.patiently(ask).await?;
+    pub(super) async fn send<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Problem> {
+        let (status, body) = self.with_retries(request).await?;
         if !status.is_success() {
-            return Err(self.problem(status, &body).into());
+            return Err(self.problem(status, &body));
         }
         serde_json::from_slice(&body).map_err(|bad| self.strange(&bad.to_string()))
     }
 
     /// Opens a stream of events; it is as long as it likes.
-    pub(crate) async fn stream(&self, ask: &Ask, after: u64) -> Result<Response, No> {
-        let request = self
+    pub(super) async fn stream(&self, request: &Request, after: u64) -> Result<Response, Problem> {
+        let sent = self
             .client
-            .get(ask.url(&self.base))
+            .get(request.url(&self.base))
             .headers(self.headers.clone())
             .header(ACCEPT, "text/event-stream")
-            .header("last-event-id", after);
-        let sent = tokio::time::timeout(ANSWERS, request.send()).await;
-        let lost = |lost| self.lost(ask, &lost);
+            .header("last-event-id", after)
+            .send();
+        let sent = tokio::time::timeout(ANSWERS, sent).await;
+        let lost = |lost| self.lost(request, &lost);
         let Ok(sent) = sent else {
             return Err(lost(late()));
         };
@@ -144,28 +153,28 @@ impl Wire {
             return Err(lost(late()));
         };
         let body = body.map_err(lost)?;
-        Err(self.problem(status, &body).into())
+        Err(self.problem(status, &body))
     }
 
-    async fn patiently(&self, ask: &Ask) -> Result<(StatusCode, Vec<u8>), No> {
+    async fn with_retries(&self, request: &Request) -> Result<(StatusCode, Vec<u8>), Problem> {
         let mut repeats = 0;
         loop {
-            let again = ask.patient && repeats < REPEATS_MAX;
-            match self.trip(ask).await {
+            let again = request.retries && repeats < REPEATS_MAX;
+            match self.trip(request).await {
                 Trip::Back(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
-                        || ask.once.is_some() && is_running(status, &body);
-                    if !(again && busy && ask.may_repeat()) {
+                        || request.idempotency_key.is_some() && is_running(status, &body);
+                    if !(again && busy && request.may_repeat()) {
                         return Ok((status, body));
                     }
                 }
                 Trip::Lost(lost) => {
                     // Whoever waited long for a look has waited long enough; a word
                     // that counts once is said until it is known that it was heard.
-                    let waits = lost.unsent || !lost.late || ask.once.is_some();
-                    let harmless = lost.unsent || ask.may_repeat();
+                    let waits = lost.unsent || !lost.late || request.idempotency_key.is_some();
+                    let harmless = lost.unsent || request.may_repeat();
                     if !(again && waits && harmless) {
-                        return Err(self.lost(ask, &lost));
+                        return Err(self.lost(request, &lost));
                     }
                 }
             }
@@ -174,21 +183,21 @@ impl Wire {
         }
     }
 
-    async fn trip(&self, ask: &Ask) -> Trip {
-        let mut request = self
+    async fn trip(&self, request: &Request) -> Trip {
+        let mut sent = self
             .client
-            .request(ask.method.clone(), ask.url(&self.base))
+            .request(request.method.clone(), request.url(&self.base))
             .headers(self.headers.clone())
             .timeout(ANSWERS);
-        if let Some(key) = &ask.once {
-            request = request.header(ONCE, key);
+        if let Some(key) = &request.idempotency_key {
+            sent = sent.header(IDEMPOTENCY_KEY, key);
         }
-        if let Some(body) = &ask.body {
-            request = request
+        if let Some(body) = &request.body {
+            sent = sent
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
-        let response = match request.send().await {
+        let response = match sent.send().await {
             Ok(response) => response,
             Err(error) => return Trip::Lost(error.into()),
         };
@@ -199,9 +208,9 @@ impl Wire {
         }
     }
 
-    fn lost(&self, ask: &Ask, lost: &Lost) -> No {
+    fn lost(&self, request: &Request, lost: &Lost) -> Problem {
         let (base, why) = (&self.base, &lost.why);
-        let problem = match lost.unsent || ask.may_repeat() {
+        let problem = match lost.unsent || request.may_repeat() {
             true => Problem::new(
                 "unreachable",
                 format!("the server at {base} can't be reached: {why}"),
@@ -213,7 +222,7 @@ impl Wire {
                 ),
             ),
         };
-        problem.into()
+        problem
     }
 
     /// What a server's no says; something between may have said it.
@@ -234,19 +243,19 @@ impl Wire {
     }
 
     /// Something answers that is no server of ours.
-    fn strange(&self, why: &str) -> No {
+    fn strange(&self, why: &str) -> Problem {
         let base = &self.base;
         let detail = format!("{base} answers, but not as this build understands it: {why}");
-        Problem::new("strange", detail).into()
+        Problem::new("strange", detail)
     }
 }
 
-/// Whether a server is there: it says so without a key.
-pub(crate) async fn is_there(base: &Url) -> bool {
+/// Whether a server answers at this address. It does so without a key.
+pub async fn is_alive(base: &Url) -> bool {
     let Ok(client) = client(base) else {
         return false;
     };
-    let url = Ask::get(&["livez"]).url(base);
+    let url = Request::get(&["livez"]).url(base);
     let answer = client.get(url).timeout(CONNECTS).send().await;
     answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }

@@ -1,43 +1,41 @@
-//! One request, before it is sent: what, where, and whether it may be sent twice.
-//!
-//! Never: who asks; the wire adds that.
+//! One request before it is sent: method, path, query, body, and whether it may be sent twice.
 
 use reqwest::{Method, Url};
 use serde::Serialize;
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
-    pub(crate) method: Method,
+pub(super) struct Request {
+    pub(super) method: Method,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     /// What is sent, as JSON.
-    pub(crate) body: Option<String>,
-    /// The server does it once, however often it comes under this key.
-    pub(crate) once: Option<String>,
-    /// Whether it is asked again when a server is busy.
-    pub(crate) patient: bool,
+    pub(super) body: Option<String>,
+    /// The server does it once, however often the request comes under this key.
+    pub(super) idempotency_key: Option<String>,
+    /// Whether the request is sent again when a server is busy.
+    pub(super) retries: bool,
 }
 
-impl Ask {
+impl Request {
     fn new(method: Method, path: &[&str]) -> Self {
         Self {
             method,
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             query: Vec::new(),
             body: None,
-            once: None,
-            patient: true,
+            idempotency_key: None,
+            retries: true,
         }
     }
 
-    /// A look.
-    pub(crate) fn get(path: &[&str]) -> Self {
+    /// A GET.
+    pub(super) fn get(path: &[&str]) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// A word.
-    pub(crate) fn post(path: &[&str], body: &impl Serialize) -> Self {
+    /// A POST with this body.
+    pub(super) fn post(path: &[&str], body: &impl Serialize) -> Self {
         Self {
             // What is sent is ours and has names for keys, so it is always JSON.
             body: Some(serde_json::to_string(body).unwrap_or_default()),
@@ -45,52 +43,52 @@ impl Ask {
         }
     }
 
-    /// An end.
-    pub(crate) fn delete(path: &[&str]) -> Self {
+    /// A DELETE.
+    pub(super) fn delete(path: &[&str]) -> Self {
         Self::new(Method::DELETE, path)
     }
 
-    /// The same with a condition.
+    /// The same request with a query parameter.
     #[must_use]
-    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.query.push((name, value.to_string()));
         self
     }
 
-    /// The same with a condition, if there is one.
+    /// The same request with a query parameter, if there is one.
     #[must_use]
-    pub(crate) fn with_some(self, name: &'static str, value: Option<impl ToString>) -> Self {
+    pub(super) fn with_some(self, name: &'static str, value: Option<impl ToString>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
         }
     }
 
-    /// The same, done once however often it is sent.
+    /// The same request, done once however often it is sent.
     #[must_use]
-    pub(crate) fn once(self, key: String) -> Self {
+    pub(super) fn idempotent(self, key: String) -> Self {
         Self {
-            once: Some(key),
+            idempotency_key: Some(key),
             ..self
         }
     }
 
-    /// The same, asked a single time.
+    /// The same request, sent a single time.
     #[must_use]
-    pub(crate) fn impatient(self) -> Self {
+    pub(super) fn without_retries(self) -> Self {
         Self {
-            patient: false,
+            retries: false,
             ..self
         }
     }
 
-    /// Whether it does no harm to send it twice.
-    pub(crate) fn may_repeat(&self) -> bool {
-        self.method == Method::GET || self.once.is_some()
+    /// Whether the request does no harm when it is sent twice.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.method == Method::GET || self.idempotency_key.is_some()
     }
 
-    /// Where it goes, below a server's own address.
-    pub(crate) fn url(&self, base: &Url) -> Url {
+    /// The address of the request, below a server's own.
+    pub(super) fn url(&self, base: &Url) -> Url {
         let mut url = base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(&self.path);
@@ -114,8 +112,8 @@ mod tests {
             ("https://a/deep/", "https://a/deep/v1/keys/a%2Fb%3F?x=1%262"),
         ] {
             let base: Url = base.parse().unwrap();
-            let ask = Ask::get(&["v1", "keys", "a/b?"]).with("x", "1&2");
-            assert_eq!(ask.url(&base).as_str(), url);
+            let request = Request::get(&["v1", "keys", "a/b?"]).with("x", "1&2");
+            assert_eq!(request.url(&base).as_str(), url);
         }
     }
 }

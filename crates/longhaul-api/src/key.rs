@@ -2,6 +2,8 @@
 //!
 //! Never: the secret, nor its hash. The secret is shown once, when it is made.
 
+use std::fmt;
+
 use longhaul_core::access::Role;
 use longhaul_core::port::keyring::KeyRow;
 use longhaul_core::time::Timestamp;
@@ -51,7 +53,7 @@ pub enum KeyState {
 
 impl KeyView {
     /// The key behind a row, at this time.
-    pub fn of(row: &KeyRow, now: Timestamp) -> Self {
+    pub fn new(row: &KeyRow, now: Timestamp) -> Self {
         let status = match (row.revoked_at, row.counts(now)) {
             (Some(_), _) => KeyState::Revoked,
             (None, true) => KeyState::Active,
@@ -67,5 +69,54 @@ impl KeyView {
             revoked_at: row.revoked_at,
             used_at: row.used_at,
         }
+    }
+}
+
+/// A key to be made.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewKey)]
+pub struct KeyBody {
+    /// What it is called, without control characters.
+    #[schema(min_length = 1, max_length = 256)]
+    pub name: String,
+    /// What it opens.
+    #[schema(schema_with = schema::role)]
+    pub role: Role,
+    /// It ends by itself after so many milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3_155_760_000_000_u64)]
+    pub expires_in_ms: Option<u64>,
+}
+
+/// A key that was made just now.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[schema(as = MadeKey)]
+pub struct CreatedKey {
+    /// What to send as `Authorization: Bearer`. It is shown this once.
+    pub secret: String,
+    /// The key.
+    pub key: KeyView,
+}
+
+impl fmt::Debug for CreatedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreatedKey")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A link that opens the pages in a browser, once.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[schema(as = Ticket)]
+pub struct TicketView {
+    /// Open it in a browser within ten minutes; it works once.
+    pub url: String,
+}
+
+impl fmt::Debug for TicketView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketView").finish_non_exhaustive()
     }
 }

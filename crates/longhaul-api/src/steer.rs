@@ -8,7 +8,7 @@ use longhaul_core::change::{SteerRow, SteerStatus};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
-use longhaul_core::id::SteerId;
+use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -94,7 +94,7 @@ impl SteerTimes {
 
 impl SteerView {
     /// The message behind a row.
-    pub fn of(row: &SteerRow, times: &SteerTimes) -> Self {
+    pub fn new(row: &SteerRow, times: &SteerTimes) -> Self {
         let (status, between, why) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),
             SteerStatus::Delivered { after_turn } => (
@@ -119,4 +119,47 @@ impl SteerView {
             sent_at: sent,
         }
     }
+}
+
+/// A message to be sent.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteerBody {
+    /// What it says.
+    #[schema(min_length = 1)]
+    pub text: String,
+    /// When it is to be read.
+    #[serde(default)]
+    #[schema(value_type = DeliveryView)]
+    pub delivery: Delivery,
+}
+
+/// What is to be changed about a message.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteerChange {
+    /// What it says instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
+    pub text: Option<String>,
+    /// When it is to be read instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DeliveryView>)]
+    pub delivery: Option<Delivery>,
+}
+
+/// The receipt of a message.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SteerReceipt {
+    /// Its id.
+    #[schema(schema_with = schema::steer_id)]
+    pub id: SteerId,
+    /// For which run.
+    #[schema(schema_with = schema::run_id)]
+    pub run: RunId,
+    /// It waits to be read.
+    pub status: SteerState,
+    /// When it is to be read.
+    #[schema(value_type = DeliveryView)]
+    pub delivery: Delivery,
 }
