@@ -122,7 +122,7 @@ fn check_servers(block: &Block) {
 
 /// Rust is shown as it stands in an example, which is built and run.
 fn check_example(block: &Block) {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../longhaul/examples");
     let files = std::fs::read_dir(examples).expect("the examples");
     let mut texts = files.map(|file| {
         let path = file.expect("an example").path();
