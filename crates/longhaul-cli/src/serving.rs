@@ -7,7 +7,6 @@ mod lifecycle;
 mod reload;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use clap::Args;
@@ -194,14 +193,11 @@ impl Serving {
 
     fn options(&self) -> Options {
         let config = &self.house.config;
-        let rate = config.whole("server.rate").unwrap_or_default();
+        let server = config.server();
         Options {
-            hosts: config.texts("server.hosts"),
-            open_loopback: config.flag("server.open_loopback"),
-            rate: u32::try_from(rate)
-                .ok()
-                .and_then(NonZeroU32::new)
-                .unwrap_or(RATE),
+            hosts: server.hosts,
+            open_loopback: server.open_loopback,
+            rate: server.rate.unwrap_or(RATE),
             inboxes: config.inboxes(),
             ..Options::new(self.local_key.clone())
         }
@@ -235,7 +231,7 @@ impl Serving {
                 "other machines can reach this server without TLS: put a proxy with TLS in front of it, and its name into `[server] hosts`"
             );
         }
-        if self.house.config.flag("server.open_loopback") {
+        if self.house.config.server().open_loopback {
             tracing::warn!(
                 "`[server] open_loopback` is on: every program on this machine may submit and steer without a key"
             );
@@ -270,13 +266,11 @@ fn tell_to_stop(stop: &Stop, app: &App) {
 
 /// The secrets that are known by their variables' names, and are not to be logged.
 fn hidden(config: &Config) -> Vec<(String, String)> {
-    let keys = config.below("providers").chain(config.below("hooks"));
-    let keys = keys.chain(config.below("webhooks"));
     let mut names = config.secrets();
     let known = KNOWN.iter().flat_map(|known| known.key_env);
     names.extend(known.map(|name| (*name).to_owned()));
-    for (path, setting) in keys {
-        if path.ends_with("key_env") || path.ends_with("secret_env") {
+    for (path, setting) in config.below("providers") {
+        if path.ends_with("key_env") {
             names.extend(setting.value.words());
         }
     }
@@ -347,8 +341,8 @@ fn refuse_untrusted(config: &Config) -> anyhow::Result<()> {
 }
 
 fn listen(config: &Config, manner: Manner) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let at = config.text("server.listen").unwrap_or_default();
-    let bound = TcpListener::bind(at).and_then(|listener| {
+    let at = config.server().listen;
+    let bound = TcpListener::bind(&at).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     });

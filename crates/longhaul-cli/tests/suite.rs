@@ -26,6 +26,7 @@ mod suite {
     mod exit_codes;
     mod files_cli;
     mod front;
+    mod honoured;
     mod hostile_clone;
     mod hostile_clone_trust;
     mod hostile_commands;

@@ -84,7 +84,12 @@ fn described(agent: &Agent) -> Vec<(&'static str, String)> {
         ("retry", retry(agent.retry)),
         (
             "sandbox",
-            agent.sandbox.as_ref().map(sandbox).unwrap_or_default(),
+            agent
+                .sandbox
+                .as_ref()
+                .map(sandbox)
+                .unwrap_or_default()
+                .to_owned(),
         ),
         ("guards", agent.guards.map(guards).unwrap_or_default()),
         ("keep open", time(agent.keep_open)),
@@ -171,31 +176,14 @@ fn retry(retry: RetryPatch) -> String {
             factor.map(|factor| factor.to_string()).unwrap_or_default(),
         ),
         ("at most", time(retry.max_delay)),
-        ("overdue after", time(retry.soft_timeout)),
-        ("ended after", time(retry.hard_timeout)),
     ])
 }
 
-fn sandbox(sandbox: &Sandboxed) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let walls = match sandbox.isolation {
-        Isolation::Walled => "walled",
+const fn sandbox(sandbox: &Sandboxed) -> &'static str {
+    match sandbox.isolation {
+        Isolation::Walled => "",
         Isolation::None => "without walls",
-    };
-    let volume = sandbox.volume.as_ref();
-    let volume = volume.map(|volume| format!("{} at {}", volume.name, volume.path));
-    let env = if sandbox.env_file { "with .env" } else { "" };
-    joined(&[
-        ("", walls.to_owned()),
-        ("provider", text(&sandbox.provider)),
-        ("image", text(&sandbox.image)),
-        ("network", sandbox.network.join(" ")),
-        ("stopped when idle for", time(sandbox.idle_stop)),
-        ("stopped after", time(sandbox.auto_stop)),
-        ("kept for", time(sandbox.keep)),
-        ("volume", volume.unwrap_or_default()),
-        ("", env.to_owned()),
-    ])
+    }
 }
 
 fn guards(guards: Guards) -> String {

@@ -28,7 +28,7 @@ pub(crate) const TOOLS: &[&str] = &[
     "finish",
 ];
 
-/// Every field of the contract.
+/// Every field of the contract that this build knows.
 pub(crate) const CONTRACT: &str = r#"---
 name: implement
 description: Implements an approved plan in a sandboxed clone.
@@ -127,7 +127,7 @@ pub(crate) fn check(front: &str, said: &[&str]) {
 }
 
 #[test]
-fn of_the_contract_only_the_walls_come_later() {
+fn of_the_contract_walls_and_time_limits_come_later() {
     let skill: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\n---\n";
     let files: &[(&str, &[u8])] = &[
         ("agents/implement.md", CONTRACT.as_bytes()),
@@ -135,16 +135,29 @@ fn of_the_contract_only_the_walls_come_later() {
         ("skills/rust-style/SKILL.md", skill),
     ];
     let (_folder, loaded) = tree(files);
+    let later = |place: &str, key: &str| {
+        format!(
+            "agents/implement.md:{place}: `{key}` is understood, but this build can't do it yet: remove it"
+        )
+    };
     assert_eq!(
         said(&loaded),
         [
             "agents/implement.md:9:1: `shell` needs a sandbox, and this build can't make one yet: \
           only `sandbox: { isolation: none }`, which runs commands without walls"
+                .to_owned(),
+            later("9:12", "provider"),
+            later("9:29", "idle_stop"),
+            later("9:44", "network"),
+            later("9:59", "volume"),
+            later("9:102", "env_file"),
+            later("11:26", "hard_timeout") + "; `budget: { active_time: 4h }` limits a run",
         ]
     );
-    assert_eq!(loaded.problems[0].kind, ProblemKind::NotYet);
+    let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
+    assert!(kinds.all(|kind| kind == ProblemKind::NotYet));
     let refused = loaded.find("implement").unwrap_err();
-    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 1));
+    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 7));
 }
 
 #[test]
@@ -160,6 +173,7 @@ fn what_this_build_can_do_is_read_into_an_agent() {
     let later = ["skills", "sandbox", "output"];
     let text: String = CONTRACT
         .replace(", shell, mcp:github", "")
+        .replace(", hard_timeout: 4h", "")
         .split_inclusive('\n')
         .filter(|line| !later.iter().any(|key| line.starts_with(key)))
         .collect();
@@ -175,7 +189,6 @@ fn what_this_build_can_do_is_read_into_an_agent() {
     assert_eq!(agent.budget.caps.active, Some(Millis::from_secs(4 * 3600)));
     assert_eq!(agent.budget.warn_percent, Some(90));
     assert_eq!(agent.retry.max_retries, Some(1));
-    assert_eq!(agent.retry.hard_timeout, Some(Millis::from_secs(4 * 3600)));
     let [push, shell] = agent.rules.as_slice() else {
         panic!("{:?}", agent.rules);
     };
@@ -299,7 +312,7 @@ fn values_that_do_not_fit_are_refused() {
     );
     check(
         "lane_busy: steer",
-        &["2:1: `lane_busy: steer` is understood, but this build can't do it yet"],
+        &["2:1: `lane_busy: steer` is understood, but this build can't do it yet: remove it"],
     );
     check(
         "- a",
@@ -338,8 +351,8 @@ fn a_rule_decides_exactly_one_thing() {
     check(
         "approve:\n  - { tool: a, ask: x, paths: [src], then: b }",
         &[
-            "3:24: `paths` is understood, but this build can't do it yet",
-            "3:38: `then` is understood, but this build can't do it yet",
+            "3:24: `paths` is understood, but this build can't do it yet: remove it",
+            "3:38: `then` is understood, but this build can't do it yet: remove it",
         ],
     );
     check(

@@ -46,6 +46,8 @@ const KEYS: &[&str] = &[
     "perception",
     "output",
     "events",
+    "outcome",
+    "compaction",
 ];
 
 /// What `lane_busy` may say, and whether this build can do it.
@@ -112,6 +114,7 @@ fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, shelf: &Shelf<'_>) ->
     if let Some(entry) = fields.get("output") {
         agent.output = output::read(sheet, entry, shelf);
     }
+    sheet.all_later(&fields, &["outcome", "compaction"]);
     later::read(sheet, agent, &fields);
     fields.get("perception").is_some()
 }
@@ -214,18 +217,26 @@ fn retry(sheet: &mut Sheet, entry: &Entry) -> RetryPatch {
     let Some(fields) = sheet.table(entry, &known) else {
         return RetryPatch::default();
     };
+    for entry in ["soft_timeout", "hard_timeout"].map(|key| fields.get(key)) {
+        let Some(entry) = entry else { continue };
+        let message = format!(
+            "`{}` is understood, but this build can't do it yet: remove it; \
+             `budget: {{ active_time: 4h }}` limits a run",
+            entry.key
+        );
+        sheet.not_yet(entry.place, message);
+    }
     let multiplier = fields.get("multiplier");
     let multiplier = multiplier.and_then(|entry| sheet.real(entry, 1.0, 1_000.0));
     let mut span = |key| fields.get(key).and_then(|entry| sheet.span(entry));
     RetryPatch {
         initial_delay: span("initial_delay"),
         max_delay: span("max_delay"),
-        soft_timeout: span("soft_timeout"),
-        hard_timeout: span("hard_timeout"),
         multiplier_percent: multiplier.map(hundredths),
         max_retries: fields
             .get("max_retries")
             .and_then(|entry| sheet.whole(entry, 0)),
+        ..RetryPatch::default()
     }
 }
 

@@ -57,13 +57,7 @@ pub(crate) fn rules(sheet: &mut Sheet, entry: &Entry) -> Vec<GateRule> {
 
 fn rule(sheet: &mut Sheet, entry: &Entry) -> Option<GateRule> {
     let fields = sheet.table(entry, RULE_KEYS)?;
-    if let Some(paths) = fields.get("paths") {
-        sheet.texts(paths);
-        sheet.later(paths.place, "paths");
-    }
-    if let Some(then) = fields.get("then") {
-        sheet.later(then.place, "then");
-    }
+    sheet.all_later(&fields, &["paths", "then"]);
     let tool = tool(sheet, entry, &fields);
     let verdict = verdict(sheet, entry, &fields);
     let timeout = fields.get("timeout").and_then(|entry| sheet.span(entry));
@@ -177,7 +171,8 @@ pub(crate) fn effects(sheet: &mut Sheet, entry: &Entry) -> Vec<EffectRule> {
 }
 
 fn effect(sheet: &mut Sheet, entry: &Entry) -> Option<EffectRule> {
-    let fields = sheet.table(entry, &["tool", "match", "class"])?;
+    let fields = sheet.table(entry, &["tool", "match", "class", "key"])?;
+    sheet.all_later(&fields, &["key"]);
     let tool = tool(sheet, entry, &fields);
     let subject = fields.get("match").and_then(|entry| sheet.text(entry));
     let Some(class) = fields.get("class") else {

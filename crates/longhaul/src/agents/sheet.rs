@@ -56,7 +56,7 @@ impl Sheet {
     pub(crate) fn later(&mut self, place: Place, what: &str) {
         self.not_yet(
             place,
-            format!("`{what}` is understood, but this build can't do it yet"),
+            format!("`{what}` is understood, but this build can't do it yet: remove it"),
         );
     }
 
@@ -76,6 +76,13 @@ impl Sheet {
             message: plain(&message.into()),
             kind: ProblemKind::Missing,
         });
+    }
+
+    /// Notes which of these fields come later.
+    pub(crate) fn all_later(&mut self, fields: &Fields<'_>, keys: &[&str]) {
+        for entry in keys.iter().filter_map(|key| fields.get(key)) {
+            self.later(entry.place, &entry.key);
+        }
     }
 
     /// Notes how something was understood.

@@ -4,9 +4,7 @@
 //! Never: judges whether a wish can be granted here; `later` does.
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::{
-    Every, Eye, Guards, Isolation, Sandboxed, Sight, Skill, Volume,
-};
+use longhaul_engine::agent::wish::{Every, Eye, Guards, Isolation, Sandboxed, Sight, Skill};
 
 use crate::agents::program;
 use crate::agents::sheet::{Fields, Sheet};
@@ -18,14 +16,13 @@ use crate::written::{Content, Entry, Place};
 /// All skills of the project.
 const ALL: &str = "*";
 
-/// Who makes sandboxes, as far as we have heard of them.
-const PROVIDERS: &[&str] = &["local", "docker", "daytona"];
-
-const SANDBOX_KEYS: &[&str] = &[
+/// What this build can't give a sandbox, since it makes none.
+const SANDBOX_LATER: &[&str] = &[
     "provider",
     "image",
-    "isolation",
     "network",
+    "cache",
+    "min_isolation",
     "idle_stop",
     "auto_stop",
     "keep",
@@ -102,38 +99,13 @@ pub(crate) fn skill(name: &str, shelf: &Shelf<'_>) -> Result<Skill, String> {
 
 /// Reads a sandbox.
 pub(crate) fn sandbox(sheet: &mut Sheet, entry: &Entry) -> Option<Sandboxed> {
-    let fields = sheet.table(entry, SANDBOX_KEYS)?;
-    let mut text = |key| fields.get(key).and_then(|entry| sheet.text(entry));
-    let (provider, image) = (text("provider"), text("image"));
-    if let Some(provider) = &provider
-        && !PROVIDERS.contains(&provider.as_str())
-    {
-        sheet.note(format!(
-            "nobody here has heard of the sandbox provider `{provider}`; there are {}",
-            PROVIDERS.join(", ")
-        ));
-    }
-    let mut span = |key| fields.get(key).and_then(|entry| sheet.span(entry));
-    let (idle_stop, auto_stop, keep) = (span("idle_stop"), span("auto_stop"), span("keep"));
-    let env_file = fields.get("env_file");
+    let fields = sheet.table(entry, &[&["isolation"], SANDBOX_LATER].concat())?;
+    sheet.all_later(&fields, SANDBOX_LATER);
     let isolation = fields.get("isolation");
+    let isolation = isolation.and_then(|entry| self::isolation(sheet, entry));
     Some(Sandboxed {
-        provider,
-        image,
-        isolation: isolation
-            .and_then(|entry| self::isolation(sheet, entry))
-            .unwrap_or_default(),
-        network: fields
-            .get("network")
-            .map(|entry| network(sheet, entry))
-            .unwrap_or_default(),
-        idle_stop,
-        auto_stop,
-        keep,
-        volume: fields.get("volume").and_then(|entry| volume(sheet, entry)),
-        env_file: env_file
-            .and_then(|entry| sheet.flag(entry))
-            .unwrap_or_default(),
+        isolation: isolation.unwrap_or_default(),
+        ..Sandboxed::default()
     })
 }
 
@@ -147,38 +119,6 @@ fn isolation(sheet: &mut Sheet, entry: &Entry) -> Option<Isolation> {
     );
     sheet.fault(entry.node.place, message);
     None
-}
-
-fn network(sheet: &mut Sheet, entry: &Entry) -> Vec<String> {
-    match &entry.node.content {
-        Content::List(_) => {
-            let names = sheet.texts(entry);
-            names.into_iter().map(|(_, name)| name).collect()
-        }
-        Content::Text(_)
-        | Content::Nothing
-        | Content::Flag(_)
-        | Content::Whole(_)
-        | Content::Real(_)
-        | Content::Table(_) => sheet.text(entry).into_iter().collect(),
-    }
-}
-
-fn volume(sheet: &mut Sheet, entry: &Entry) -> Option<Volume> {
-    let fields = sheet.table(entry, &["name", "path"])?;
-    let (Some(name), Some(path)) = (fields.get("name"), fields.get("path")) else {
-        let message = "`volume` needs a `name` and the `path` where it is seen";
-        sheet.fault(entry.node.place, message);
-        return None;
-    };
-    let name = sheet.text(name);
-    let at = path.node.place;
-    let path = sheet.text(path)?;
-    if !path.starts_with('/') {
-        let message = format!("`path` is {path:?}, write one from the top, such as /data");
-        sheet.fault(at, message);
-    }
-    Some(Volume { name: name?, path })
 }
 
 fn guards(sheet: &mut Sheet, entry: &Entry) -> Option<Guards> {

@@ -22,7 +22,7 @@ pub const SECRETS: &str = "secrets.names";
 /// One thing that can be set.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Its path; `*` stands for any name, `[]` for any place in a list of tables.
+    /// Its path; `*` stands for any name.
     pub path: &'static str,
     /// What may stand there.
     pub kind: Kind,
@@ -55,6 +55,11 @@ impl Key {
         }
     }
 }
+
+const SANDBOXES: Kind = Kind::NotYet("sandboxes");
+
+const ATTEMPT_TIMEOUTS: Kind =
+    Kind::NotYet("time limits of one attempt (`budget.active_time` limits a run)");
 
 /// All of them, in the order in which they are shown.
 pub const KEYS: &[Key] = &[
@@ -111,45 +116,27 @@ pub const KEYS: &[Key] = &[
         "who serves tasks that name no agent",
     ),
     key(
-        "hooks.*.inbox",
-        Kind::Text,
-        "where what comes in by this hook is put",
+        "hooks",
+        Kind::NotYet("inbound webhooks"),
+        "what comes in from other services",
     ),
-    key(
-        "hooks.*.secret_env",
-        Kind::EnvName,
-        "the variable with the secret of its signatures",
-    ),
-    key(
-        "hooks.*.unsigned",
-        Kind::Flag,
-        "whether it takes what nobody signed",
-    ),
-    key("sandbox.provider", Kind::Text, "who runs sandboxes").or("\"local\""),
-    key(
-        "sandbox.max_running",
-        Kind::Count,
-        "sandboxes that run at once",
-    )
-    .or("10"),
+    key("sandbox.provider", SANDBOXES, "who runs sandboxes"),
+    key("sandbox.max_running", SANDBOXES, "sandboxes that run at once"),
     key(
         "sandbox.idle_stop",
-        Kind::Span,
+        SANDBOXES,
         "an idle sandbox stops after this",
-    )
-    .or("\"2m\""),
+    ),
     key(
         "sandbox.auto_stop",
-        Kind::Span,
+        SANDBOXES,
         "any sandbox stops after this",
-    )
-    .or("\"60m\""),
+    ),
     key(
         "sandbox.keep",
-        Kind::Span,
+        SANDBOXES,
         "a stopped sandbox is kept this long",
-    )
-    .or("\"24h\""),
+    ),
     key(
         "retry.max_retries",
         Kind::Whole,
@@ -171,13 +158,18 @@ pub const KEYS: &[Key] = &[
     .or("2.0"),
     key(
         "retry.soft_timeout",
-        Kind::Span,
+        ATTEMPT_TIMEOUTS,
         "an attempt is overdue after this much active time",
     ),
     key(
         "retry.hard_timeout",
-        Kind::Span,
+        ATTEMPT_TIMEOUTS,
         "an attempt ends after this much active time",
+    ),
+    key(
+        "retry.outage",
+        Kind::NotYet("waits for a provider that is down"),
+        "how long a provider that may come back is waited for",
     ),
     key(
         "budget.usd",
@@ -291,17 +283,15 @@ pub const KEYS: &[Key] = &[
         "projects of other users that are used all the same; not for a project's own file",
     )
     .or("[]"),
-    key("webhooks.[].url", Kind::Url, "where events are sent"),
-    key("webhooks.[].events", Kind::Texts, "which events"),
     key(
-        "webhooks.[].secret_env",
-        Kind::EnvName,
-        "the variable with the secret to sign with",
+        "webhooks",
+        Kind::NotYet("outbound webhooks"),
+        "where events are sent",
     ),
     key(
-        "webhooks.[].allow_private",
-        Kind::Flag,
-        "private and loopback addresses are allowed",
+        "caps",
+        Kind::NotYet("caps over time, people, agents and models"),
+        "caps beside the budget of each run",
     ),
     key(
         "outbound.allow",
@@ -328,15 +318,13 @@ pub enum Found {
     Key(&'static Key),
     /// Keys stand below it.
     Table,
-    /// Tables stand below it, in a list.
-    Tables,
     /// Nothing of ours.
     Unknown,
 }
 
 /// Looks a path up.
 pub fn find(path: &[&str]) -> Found {
-    let mut below = None;
+    let mut found = Found::Unknown;
     for key in KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
         let alike = pattern.iter().zip(path);
@@ -347,17 +335,13 @@ pub fn find(path: &[&str]) -> Found {
         if pattern.len() == path.len() {
             return Found::Key(key);
         }
-        below = Some(pattern[path.len()] == "[]");
+        found = Found::Table;
     }
-    match below {
-        None => Found::Unknown,
-        Some(false) => Found::Table,
-        Some(true) => Found::Tables,
-    }
+    found
 }
 
 fn fits(want: &str, have: &str) -> bool {
-    want == have || want == "*" || want == "[]" && have.parse::<usize>().is_ok()
+    want == have || want == "*"
 }
 
 /// The paths that could stand in the place of an unknown one: its known siblings.
@@ -374,7 +358,7 @@ pub fn siblings(path: &[&str]) -> Vec<String> {
                 .zip(parents)
                 .all(|(want, have)| fits(want, have));
         let name = pattern.get(parents.len()).copied().unwrap_or("*");
-        if beside && !matches!(name, "*" | "[]") {
+        if beside && name != "*" {
             let said = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
             names.push(said.join("."));
         }
@@ -394,6 +378,6 @@ impl Key {
     /// The name that would be made from its path.
     pub(crate) fn made_env(&self) -> Option<String> {
         let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
-        (!self.path.contains(['*', '['])).then(made)
+        (!self.path.contains('*')).then(made)
     }
 }

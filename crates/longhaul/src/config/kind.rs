@@ -51,6 +51,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Anything.
     Any,
+    /// Nothing: a later build brings this, and here it would have no effect.
+    NotYet(&'static str),
 }
 
 impl Kind {
@@ -81,12 +83,18 @@ impl Kind {
             Self::Header => "text on one line, such as \"context-1m-2025-08-07\"",
             Self::Choice(words) => return format!("one of `{}`", words.join("`, `")),
             Self::Any => "a value",
+            Self::NotYet(_) => "nothing",
         };
         said.to_owned()
     }
 
     /// Reads what stands in a file.
     pub fn read(self, node: &Node) -> Result<Value, String> {
+        if let Self::NotYet(what) = self {
+            return Err(format!(
+                "would have no effect, {what} are not yet in this build: remove it"
+            ));
+        }
         let value = match &node.content {
             Content::Text(text) => self.of_text(text)?,
             Content::Whole(whole) => self.of_whole(*whole),
@@ -122,7 +130,8 @@ impl Kind {
             | Self::Address
             | Self::EnvName
             | Self::Header
-            | Self::Choice(_) => self.read(&text(words)),
+            | Self::Choice(_)
+            | Self::NotYet(_) => self.read(&text(words)),
             Self::Texts | Self::EnvNames => {
                 let parts = words
                     .split(',')
@@ -173,7 +182,8 @@ impl Kind {
             | Self::Price
             | Self::Factor
             | Self::Share
-            | Self::Any => None,
+            | Self::Any
+            | Self::NotYet(_) => None,
         })
     }
 
@@ -196,7 +206,8 @@ impl Kind {
             | Self::EnvNames
             | Self::Header
             | Self::Choice(_)
-            | Self::Any => return None,
+            | Self::Any
+            | Self::NotYet(_) => return None,
         };
         // Counts of every kind fit in 32 bits but tokens, which fit in 53.
         let most = 1_i128 << 53;
@@ -225,7 +236,8 @@ impl Kind {
             | Self::EnvNames
             | Self::Header
             | Self::Choice(_)
-            | Self::Any => return None,
+            | Self::Any
+            | Self::NotYet(_) => return None,
         };
         range.contains(&real).then_some(Value::Real(real))
     }
@@ -250,7 +262,8 @@ impl Kind {
             | Self::EnvName
             | Self::Header
             | Self::Choice(_)
-            | Self::Any => return Ok(None),
+            | Self::Any
+            | Self::NotYet(_) => return Ok(None),
         };
         let texts = list.iter().map(|node| match one.read(node)? {
             Value::Text(text) => Ok(text),

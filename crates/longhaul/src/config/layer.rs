@@ -22,8 +22,6 @@ const FAULTS_MAX: usize = 100;
 pub(crate) struct Layer {
     /// Values by path, with their lines.
     pub(crate) values: BTreeMap<String, (Value, usize)>,
-    /// Lists of tables that it has; such a list is taken whole or not at all.
-    pub(crate) lists: Vec<String>,
     /// What is wrong.
     pub(crate) faults: Vec<Fault>,
 }
@@ -111,7 +109,6 @@ impl Walk<'_> {
             match key::find(&path) {
                 Found::Unknown => self.fault(entry.place, unknown(&path)),
                 Found::Table => self.node(&path, &entry.node),
-                Found::Tables => self.list(&path, &entry.node),
                 Found::Key(key) => match key.kind.read(&entry.node) {
                     Ok(value) => {
                         let setting = (value, entry.place.line);
@@ -123,19 +120,6 @@ impl Walk<'_> {
                 },
             }
         }
-    }
-
-    fn list(&mut self, path: &[&str], node: &Node) {
-        let said = path.join(".");
-        let Content::List(nodes) = &node.content else {
-            let message = format!("`{said}` is a list of tables: write `[[{said}]]`");
-            return self.fault(node.place, message);
-        };
-        for (index, node) in nodes.iter().enumerate() {
-            let index = index.to_string();
-            self.node(&[path, &[index.as_str()]].concat(), node);
-        }
-        self.layer.lists.push(said);
     }
 }
 

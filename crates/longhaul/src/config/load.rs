@@ -161,10 +161,6 @@ impl Pile {
             return;
         };
         self.faults.extend(layer.faults);
-        for list in layer.lists {
-            let below = format!("{list}.");
-            self.settings.retain(|path, _| !path.starts_with(&below));
-        }
         for (path, (value, line)) in layer.values {
             let origin = match owner {
                 Owner::User => Origin::UserFile(said.clone(), line),
@@ -201,7 +197,7 @@ impl Pile {
             let path: Vec<&str> = flag.key.split('.').collect();
             let read = match key::find(&path) {
                 Found::Key(key) => key.kind.read_words(&flag.words),
-                Found::Table | Found::Tables | Found::Unknown => {
+                Found::Table | Found::Unknown => {
                     let known: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
                     Err(like::unknown("key", &flag.key, &known))
                 }

@@ -3,6 +3,7 @@
 //! Never: a default of its own. What holds without a word is in the table of keys.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::policy::budget::Budget;
@@ -67,6 +68,19 @@ pub struct Worker {
     pub inboxes: Vec<String>,
 }
 
+/// How the server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Where it listens.
+    pub listen: String,
+    /// Further names allowed in the `Host` header.
+    pub hosts: Vec<String>,
+    /// Requests a second for each key; none: the value is out of range.
+    pub rate: Option<NonZeroU32>,
+    /// Whether programs on this machine may submit and steer without a key.
+    pub open_loopback: bool,
+}
+
 /// Models by short name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Models {
@@ -129,6 +143,17 @@ impl Config {
         }
     }
 
+    /// How the server serves.
+    pub fn server(&self) -> Server {
+        let rate = self.whole("server.rate").map(small);
+        Server {
+            listen: self.text("server.listen").unwrap_or_default().to_owned(),
+            hosts: self.texts("server.hosts"),
+            rate: rate.and_then(NonZeroU32::new),
+            open_loopback: self.flag("server.open_loopback"),
+        }
+    }
+
     /// What binds a run where neither agent nor task says otherwise.
     pub fn defaults(&self) -> Defaults {
         let small = |path| self.whole(path).map(small);
@@ -146,8 +171,7 @@ impl Config {
                 initial_delay: span("retry.initial_delay"),
                 max_delay: span("retry.max_delay"),
                 multiplier_percent: hundredths(self.real("retry.multiplier").unwrap_or_default()),
-                soft_timeout: self.span("retry.soft_timeout"),
-                hard_timeout: self.span("retry.hard_timeout"),
+                ..RetryPolicy::default()
             },
         }
     }
