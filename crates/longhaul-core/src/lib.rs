@@ -20,6 +20,7 @@ pub mod request;
 pub mod schema;
 pub mod spelling;
 pub mod status;
+pub mod suggest;
 pub mod task;
 #[cfg(feature = "template")]
 pub mod template;

@@ -16,11 +16,11 @@ use longhaul_core::policy::gate::{GateRule, ResultGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneOnPark, Policy};
 use longhaul_core::raw::{Hash, RawJson, canonical};
+use longhaul_core::suggest::nearest;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::wish::{Every, Guards, Sandboxed, Sight, Skill};
-use crate::like::nearest;
 
 /// Everything that defines an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -22,7 +22,6 @@ pub mod hooks;
 mod lack;
 pub mod lease;
 mod ledger;
-pub mod like;
 mod mention;
 pub mod mint;
 mod mishap;

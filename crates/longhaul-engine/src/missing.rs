@@ -2,10 +2,9 @@
 //!
 //! Never: shows a value, only names, and never more than a few of them.
 
+use longhaul_core::suggest::sorted;
 use minijinja::Environment;
 use serde_json::{Map, Value};
-
-use crate::like::sorted;
 
 /// So many names are listed, each with so many letters.
 const NAMES_MAX: usize = 8;

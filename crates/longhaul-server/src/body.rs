@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::limits::{BODY_BYTES_MAX, BODY_WAIT, DEPTH_MAX};
 use crate::problem::Problem;
-use longhaul_engine::like::nearest;
+use longhaul_core::suggest::nearest;
 
 /// A body that must be there.
 #[derive(Debug)]

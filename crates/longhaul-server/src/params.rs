@@ -13,7 +13,7 @@ use longhaul_core::id::{BadId, GateId, RunId, SteerId};
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-use longhaul_engine::like::nearest;
+use longhaul_core::suggest::nearest;
 
 /// The pairs behind the question mark.
 #[derive(Debug)]

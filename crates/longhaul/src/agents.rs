@@ -6,7 +6,6 @@
 pub mod change;
 pub mod check;
 mod claude;
-mod comma;
 pub(crate) mod cut;
 pub mod draft;
 mod files;

@@ -1,7 +1,7 @@
 //! The configuration: `longhaul.toml`, the environment and flags, made one.
 //!
-//! `key` is the one table of what can be set; checking, `config show` and the
-//! documents come from it. `load` reads all layers and gives a `Config`.
+//! `key` is the one table of what can be set; checking and `config show` come from it.
+//! `load` reads all layers and gives a `Config`.
 //!
 //! Never: reads the environment of the process. It is handed in.
 

@@ -4,6 +4,7 @@
 //! Never: follows a path or a link out of the project, waits for a pipe, or
 //! reads without a bound.
 
+use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -92,9 +93,20 @@ pub(crate) fn plain(path: &Path, most: usize) -> Result<Vec<u8>, Unread> {
     file.read(most)?.ok_or(Unread::Long(most))
 }
 
+/// The first component of `relative` that is a link.
+pub(crate) fn first_link(root: &Path, relative: &Path) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    relative.components().find_map(|part| {
+        path.push(part);
+        let found = fs::symlink_metadata(root.join(&path));
+        found
+            .is_ok_and(|found| found.is_symlink())
+            .then(|| path.clone())
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

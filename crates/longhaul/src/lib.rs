@@ -7,7 +7,6 @@ pub mod agents;
 pub mod assemble;
 pub mod config;
 mod inside;
-mod like;
 pub mod local_key;
 pub mod marker;
 pub mod mcp;

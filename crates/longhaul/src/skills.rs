@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::agent::wish::Skill;
 
 use crate::agents::cut;
-use crate::agents::problem::{Problem, ProblemKind};
-use crate::agents::sheet::Sheet;
+use crate::agents::problem::Problem;
+use crate::agents::sheet::{Found, Sheet};
 use crate::inside;
-use crate::written::{Content, Entry, Node, Place, yaml};
+use crate::written::{Content, Entry, Place, yaml};
 
 /// Where skills are, the stronger first.
 pub const FOLDERS: &[&str] = &["skills", ".claude/skills"];
@@ -92,14 +92,8 @@ impl Skills {
             None => self.broken.push(name),
         }
         sheet.found.sort_by_key(|found| found.place);
-        self.problems
-            .extend(sheet.found.into_iter().map(|found| Problem {
-                path: told.clone(),
-                line: found.place.line,
-                column: found.place.column,
-                message: found.message,
-                kind: ProblemKind::Fault,
-            }));
+        let problem = |found: Found| found.problem(&told);
+        self.problems.extend(sheet.found.into_iter().map(problem));
     }
 }
 
@@ -110,7 +104,7 @@ fn read(
     file: &Path,
     (folder, is_own): (&str, bool),
 ) -> Option<Skill> {
-    if let Some(link) = link(root, file) {
+    if let Some(link) = inside::first_link(root, file) {
         // Whoever reads it later follows no link, so nobody could.
         let message = format!(
             "`{}` is a link, and none is followed to a skill",
@@ -137,17 +131,17 @@ fn read(
     let node = node
         .map_err(|bad| sheet.fault(bad.place, bad.message))
         .ok()?;
-    let entries = entries(sheet, node)?;
+    if node.table().is_none() && node.content != Content::Nothing {
+        let message = "the front matter is no table: write `name:` and `description:`";
+        sheet.fault(node.place, message);
+        return None;
+    }
+    let entries = node.table().unwrap_or_default();
     let get = |key: &str| entries.iter().find(|entry| entry.key == key);
-    for entry in entries
-        .iter()
-        .filter(|entry| !KEYS.contains(&entry.key.as_str()))
-    {
-        // Others' skills have fields of their own, which harm nobody.
-        sheet.note(format!(
-            "without a meaning here, and ignored: `{}`",
-            entry.key
-        ));
+    // Others' skills have fields of their own, which harm nobody.
+    let keys = entries.iter().map(|entry| entry.key.as_str());
+    for key in keys.filter(|key| !KEYS.contains(key)) {
+        sheet.note(format!("without a meaning here, and ignored: `{key}`"));
     }
     // Claude's skills may leave out what their folder says.
     if is_own || get("name").is_some() || !is_name(folder) {
@@ -172,34 +166,6 @@ fn read(
         name: folder.to_owned(),
         description: description.trim().to_owned(),
     })
-}
-
-/// The first step to a file that is a link.
-fn link(root: &Path, file: &Path) -> Option<PathBuf> {
-    let steps: Vec<&Path> = file.ancestors().collect();
-    let steps = steps
-        .into_iter()
-        .rev()
-        .filter(|step| *step != Path::new(""));
-    let mut links = steps
-        .filter(|step| fs::symlink_metadata(root.join(step)).is_ok_and(|found| found.is_symlink()));
-    links.next().map(Path::to_path_buf)
-}
-
-fn entries(sheet: &mut Sheet, node: Node) -> Option<Vec<Entry>> {
-    match node.content {
-        Content::Table(entries) => Some(entries),
-        Content::Nothing => Some(Vec::new()),
-        Content::Flag(_)
-        | Content::Whole(_)
-        | Content::Real(_)
-        | Content::Text(_)
-        | Content::List(_) => {
-            let message = "the front matter is no table: write `name:` and `description:`";
-            sheet.fault(node.place, message);
-            None
-        }
-    }
 }
 
 /// Whether this can be the name of a skill.

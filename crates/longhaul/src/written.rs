@@ -172,6 +172,40 @@ impl Node {
         }
     }
 
+    /// The text, where it is one.
+    pub fn text(&self) -> Option<&str> {
+        let Content::Text(text) = &self.content else {
+            return None;
+        };
+        Some(text)
+    }
+
+    /// The elements, where it is a list.
+    pub fn list(&self) -> Option<&[Self]> {
+        let Content::List(list) = &self.content else {
+            return None;
+        };
+        Some(list)
+    }
+
+    /// The entries, where it is a table.
+    pub fn table(&self) -> Option<&[Entry]> {
+        let Content::Table(entries) = &self.content else {
+            return None;
+        };
+        Some(entries)
+    }
+
+    /// The number, where it is one.
+    pub fn real(&self) -> Option<f64> {
+        match &self.content {
+            Content::Whole(whole) => Some(*whole as f64),
+            Content::Real(real) => Some(*real),
+            Content::Nothing | Content::Flag(_) | Content::Text(_) => None,
+            Content::List(_) | Content::Table(_) => None,
+        }
+    }
+
     /// The same without places.
     pub fn to_json(&self) -> Value {
         match &self.content {

@@ -2,8 +2,7 @@
 //!
 //! Never: a quirk that no server is known to have.
 
-/// So much alike are a word and the one that was meant.
-const LIKENESS_MIN: f64 = 0.8;
+use longhaul_core::suggest;
 
 /// What a server wants otherwise than most do. Each name is also the word for it
 /// in a configuration.
@@ -90,16 +89,6 @@ impl Quirks {
 }
 
 fn unknown(word: &str) -> String {
-    let near = WORDS
-        .iter()
-        .map(|(name, _)| (strsim::jaro_winkler(word, name), *name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|one, other| one.0.total_cmp(&other.0));
-    match near {
-        Some((_, name)) => format!("unknown quirk `{word}`, did you mean `{name}`?"),
-        None => {
-            let names: Vec<&str> = WORDS.iter().map(|(name, _)| *name).collect();
-            format!("unknown quirk `{word}`, there are `{}`", names.join("`, `"))
-        }
-    }
+    let names: Vec<&str> = WORDS.iter().map(|(name, _)| *name).collect();
+    suggest::unknown("quirk", word, &names)
 }

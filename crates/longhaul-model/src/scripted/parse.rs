@@ -5,6 +5,7 @@
 
 use jiff::SignedDuration;
 use longhaul_core::raw::RawJson;
+use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
 use serde::Deserialize;
@@ -25,9 +26,6 @@ const REPLAYED_MAX: usize = 10_000;
 /// So deep may lists and maps stand in each other. Measured: without
 /// optimisation a hundred levels fill the 2 MiB stack of a thread.
 const DEPTH_MAX: usize = 32;
-
-/// How like a known key must be, from 0 to 1, to be the one that was meant.
-const LIKENESS_MIN: f64 = 0.7;
 
 impl Script {
     /// Reads a script; `origin` is its file or another name for error messages.
@@ -157,7 +155,7 @@ fn in_words(error: &serde_saphyr::Error, location: Location) -> String {
     match error {
         serde_saphyr::Error::SerdeUnknownField {
             field, expected, ..
-        } => unknown_key(field, expected),
+        } => suggest::unknown("key", field, expected),
         serde_saphyr::Error::SerdeMissingField { field, .. } => {
             format!("the key `{field}` is missing")
         }
@@ -177,18 +175,6 @@ fn in_words(error: &serde_saphyr::Error, location: Location) -> String {
 fn plain(said: &str, location: Location) -> String {
     let note = format!(" at line {}, column {}", location.line(), location.column());
     said.replace(&note, "")
-}
-
-fn unknown_key(key: &str, known: &[&'static str]) -> String {
-    let near = known
-        .iter()
-        .map(|name| (strsim::jaro_winkler(key, name), name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|one, other| one.0.total_cmp(&other.0));
-    match near {
-        Some((_, name)) => format!("unknown key `{key}`, did you mean `{name}`?"),
-        None => format!("unknown key `{key}`, there are `{}`", known.join("`, `")),
-    }
 }
 
 fn checked_loop(round: &Spanned<LoopText>, replies: usize) -> Result<Loop, Fault> {

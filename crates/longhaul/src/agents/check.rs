@@ -28,7 +28,7 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
     for rule in &agent.rules {
         if !agent.tools.iter().any(|tool| speaks_of(&rule.tool, tool)) {
             let near =
-                longhaul_engine::like::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
+                longhaul_core::suggest::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
             let near = near.map(|near| format!(", did you mean `{near}`?"));
             let near = near.unwrap_or_default();
             notes.push(format!(

@@ -136,11 +136,10 @@ impl Fields {
 /// The fields, as YAML or line by line where people wrote it as if it were none.
 fn entries(sheet: &mut Sheet, front: &str) -> Vec<Entry> {
     match yaml::read(front) {
-        Ok(Node {
-            content: Content::Table(entries),
-            ..
-        }) => entries,
-        Ok(_) => loose::read(front),
+        Ok(node) => match node.table() {
+            Some(entries) => entries.to_vec(),
+            None => loose::read(front),
+        },
         Err(malformed) => {
             let place = malformed.place;
             sheet.note(format!(

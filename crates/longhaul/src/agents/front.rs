@@ -20,36 +20,6 @@ use crate::agents::{output, wishes};
 use crate::config::settings::{hundredths, micros, percent};
 use crate::written::{Content, Entry, Node, Place, yaml};
 
-/// The keys that are read here.
-const KEYS: &[&str] = &[
-    "name",
-    "description",
-    "model",
-    "idle_model",
-    "tools",
-    "skills",
-    "max_turns",
-    "maxTurns",
-    "sandbox",
-    "budget",
-    "retry",
-    "approve",
-    "effects",
-    "guards",
-    "keep_open",
-    "in_doubt",
-    "approve_result",
-    "lane",
-    "lane_on_park",
-    "lane_busy",
-    "context",
-    "perception",
-    "output",
-    "events",
-    "outcome",
-    "compaction",
-];
-
 /// What `lane_busy` may say, and whether this build can do it.
 const LANE_BUSY: &[(&str, bool)] = &[
     ("enqueue", true),
@@ -100,179 +70,141 @@ fn front(sheet: &mut Sheet, agent: &mut Agent, node: Node, shelf: &Shelf<'_>) ->
         place: node.place,
         node,
     };
-    let Some(fields) = sheet.table(&whole, KEYS) else {
+    let Some(mut fields) = Fields::new(sheet, &whole, "name") else {
         return false;
     };
-    identity(sheet, agent, &fields);
-    if let Some(entry) = fields.get("tools") {
-        agent.tools = tools::read(sheet, entry, shelf);
-    }
-    limits(sheet, agent, &fields);
-    people(sheet, agent, &fields);
-    lanes(sheet, agent, &fields);
-    wishes::read(sheet, agent, &fields, shelf);
-    if let Some(entry) = fields.get("output") {
-        agent.output = output::read(sheet, entry, shelf);
-    }
-    sheet.all_later(&fields, &["outcome", "compaction"]);
-    later::read(sheet, agent, &fields);
-    fields.get("perception").is_some()
+    identity(&mut fields, agent);
+    agent.tools = fields
+        .read("tools", |sheet, entry| tools::read(sheet, entry, shelf))
+        .unwrap_or_default();
+    limits(&mut fields, agent);
+    people(&mut fields, agent);
+    lanes(&mut fields, agent);
+    wishes::read(&mut fields, agent, shelf);
+    agent.output = fields.read("output", |sheet, entry| output::read(sheet, entry, shelf));
+    fields.later(&["outcome", "compaction"]);
+    let commands = fields.get("sandbox").or_else(|| fields.get("tools"));
+    later::shell(fields.sheet, agent, commands);
+    let perceives = fields.get("perception").is_some();
+    fields.end();
+    perceives
 }
 
-fn identity(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
+fn identity(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
     if let Some(entry) = fields.get("name")
-        && let Some(name) = sheet.text(entry)
+        && let Some(name) = fields.sheet.text(entry)
         && name != agent.name.as_str()
     {
         let message = format!(
             "the name `{name}` is not the file's: rename the file to `{name}.md` or write `name: {}`",
             agent.name
         );
-        sheet.fault(entry.node.place, message);
+        fields.sheet.fault(entry.node.place, message);
     }
-    if let Some(entry) = fields.get("description") {
-        agent.description = sheet.text(entry).unwrap_or_default();
-    }
-    if let Some(entry) = fields.get("model") {
-        agent.models = models(sheet, entry);
-    }
-    if let Some(entry) = fields.get("idle_model") {
-        agent.idle_models = models(sheet, entry);
-    }
-    if let Some(entry) = fields.get("context") {
-        let names = sheet.texts(entry);
-        agent.context = names.into_iter().map(|(_, name)| name).collect();
-    }
+    agent.description = fields.read("description", Sheet::text).unwrap_or_default();
+    agent.models = fields.read("model", models).unwrap_or_default();
+    agent.idle_models = fields.read("idle_model", models).unwrap_or_default();
+    agent.context = fields.read("context", Sheet::texts).unwrap_or_default();
 }
 
 /// One model, or several in the order in which they are tried.
-fn models(sheet: &mut Sheet, entry: &Entry) -> Vec<String> {
-    let Content::List(list) = &entry.node.content else {
-        return sheet.text(entry).into_iter().collect();
+fn models(sheet: &mut Sheet, entry: &Entry) -> Option<Vec<String>> {
+    let Some(list) = entry.node.list() else {
+        return sheet.text(entry).map(|model| vec![model]);
     };
     if list.is_empty() {
         let key = &entry.key;
         let message = format!("`{key}` names no model: name one, or leave the line out");
         sheet.fault(entry.node.place, message);
     }
-    let models = sheet.texts(entry);
-    models.into_iter().map(|(_, model)| model).collect()
+    sheet.texts(entry)
 }
 
-fn limits(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
+fn limits(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
     let turns = (fields.get("max_turns"), fields.get("maxTurns"));
     if let (Some(_), Some(second)) = turns {
-        sheet.fault(
+        fields.sheet.fault(
             second.place,
             "`max_turns` and `maxTurns` are the same: write one of them",
         );
     }
     if let Some(entry) = turns.0.or(turns.1) {
-        agent.max_turns = sheet.whole(entry, 1);
+        agent.max_turns = fields.sheet.whole(entry, 1);
     }
-    if let Some(entry) = fields.get("budget") {
-        agent.budget = budget(sheet, entry);
-    }
-    if let Some(entry) = fields.get("retry") {
-        agent.retry = retry(sheet, entry);
-    }
-    if let Some(entry) = fields.get("keep_open") {
-        agent.keep_open = sheet.span(entry);
-    }
+    agent.budget = fields.read("budget", budget).unwrap_or_default();
+    agent.retry = fields.read("retry", retry).unwrap_or_default();
+    agent.keep_open = fields.read("keep_open", Sheet::span);
 }
 
-fn budget(sheet: &mut Sheet, entry: &Entry) -> BudgetPatch {
-    let known = ["usd", "active_time", "turns", "tokens", "warn_at"];
-    let Some(fields) = sheet.table(entry, &known) else {
-        return BudgetPatch::default();
-    };
-    let usd = fields
-        .get("usd")
-        .and_then(|entry| sheet.real(entry, 0.0, 1e9));
-    let warn = fields
-        .get("warn_at")
-        .and_then(|entry| sheet.real(entry, 0.0, 1.0));
-    BudgetPatch {
+fn budget(sheet: &mut Sheet, entry: &Entry) -> Option<BudgetPatch> {
+    let mut fields = Fields::new(sheet, entry, "usd")?;
+    let usd = fields.read("usd", |sheet, entry| sheet.real(entry, 0.0, 1e9));
+    let active = fields.read("active_time", Sheet::span);
+    let turns = fields.read("turns", |sheet, entry| sheet.whole(entry, 1));
+    let tokens = fields.read("tokens", |sheet, entry| sheet.whole(entry, 1));
+    let warn = fields.read("warn_at", |sheet, entry| sheet.real(entry, 0.0, 1.0));
+    fields.end();
+    Some(BudgetPatch {
         caps: Raise {
             micros: usd.map(micros),
-            tokens: fields.get("tokens").and_then(|entry| sheet.whole(entry, 1)),
-            turns: fields.get("turns").and_then(|entry| sheet.whole(entry, 1)),
-            active: fields
-                .get("active_time")
-                .and_then(|entry| sheet.span(entry)),
+            tokens,
+            turns,
+            active,
         },
         warn_percent: warn.map(percent),
-    }
+    })
 }
 
-fn retry(sheet: &mut Sheet, entry: &Entry) -> RetryPatch {
-    let known = [
-        "max_retries",
-        "initial_delay",
-        "max_delay",
-        "multiplier",
-        "soft_timeout",
-        "hard_timeout",
-    ];
-    let Some(fields) = sheet.table(entry, &known) else {
-        return RetryPatch::default();
-    };
-    for entry in ["soft_timeout", "hard_timeout"].map(|key| fields.get(key)) {
-        let Some(entry) = entry else { continue };
-        let message = format!(
-            "`{}` is understood, but this build can't do it yet: remove it; \
-             `budget: {{ active_time: 4h }}` limits a run",
-            entry.key
-        );
-        sheet.not_yet(entry.place, message);
-    }
-    let multiplier = fields.get("multiplier");
-    let multiplier = multiplier.and_then(|entry| sheet.real(entry, 1.0, 1_000.0));
-    let mut span = |key| fields.get(key).and_then(|entry| sheet.span(entry));
-    RetryPatch {
-        initial_delay: span("initial_delay"),
-        max_delay: span("max_delay"),
-        multiplier_percent: multiplier.map(hundredths),
-        max_retries: fields
-            .get("max_retries")
-            .and_then(|entry| sheet.whole(entry, 0)),
+fn retry(sheet: &mut Sheet, entry: &Entry) -> Option<RetryPatch> {
+    let mut fields = Fields::new(sheet, entry, "max_retries")?;
+    let multiplier = |sheet: &mut Sheet, entry: &Entry| sheet.real(entry, 1.0, 1_000.0);
+    let retry = RetryPatch {
+        max_retries: fields.read("max_retries", |sheet, entry| sheet.whole(entry, 0)),
+        initial_delay: fields.read("initial_delay", Sheet::span),
+        max_delay: fields.read("max_delay", Sheet::span),
+        multiplier_percent: fields.read("multiplier", multiplier).map(hundredths),
         ..RetryPatch::default()
+    };
+    for key in ["soft_timeout", "hard_timeout"] {
+        if let Some(entry) = fields.get(key) {
+            let message = format!(
+                "`{key}` is understood, but this build can't do it yet: remove it; \
+                 `budget: {{ active_time: 4h }}` limits a run"
+            );
+            fields.sheet.not_yet(entry.place, message);
+        }
     }
+    fields.end();
+    Some(retry)
 }
 
-fn people(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
-    if let Some(entry) = fields.get("approve") {
-        agent.rules = rule::rules(sheet, entry);
-    }
-    if let Some(entry) = fields.get("effects") {
-        agent.effects = rule::effects(sheet, entry);
-    }
-    if let Some(entry) = fields.get("in_doubt") {
-        agent.in_doubt = sheet.word(entry, rule::IN_DOUBT);
-    }
-    if let Some(entry) = fields.get("approve_result") {
-        let asked = sheet.flag(entry).unwrap_or_default();
-        agent.result_gate = asked.then(|| ResultGate {
-            ask: RESULT_ASK.to_owned(),
-            timeout: GATE_TIMEOUT,
-            on_timeout: OnTimeout::default(),
-        });
-    }
+fn people(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
+    let rules = |sheet: &mut Sheet, entry: &Entry| sheet.each(entry, rule::rule);
+    agent.rules = fields.read("approve", rules).unwrap_or_default();
+    let effects = |sheet: &mut Sheet, entry: &Entry| sheet.each(entry, rule::effect);
+    agent.effects = fields.read("effects", effects).unwrap_or_default();
+    agent.in_doubt = fields.read("in_doubt", rule::in_doubt);
+    let asked = fields.read("approve_result", Sheet::flag);
+    agent.result_gate = asked.unwrap_or_default().then(|| ResultGate {
+        ask: RESULT_ASK.to_owned(),
+        timeout: GATE_TIMEOUT,
+        on_timeout: OnTimeout::default(),
+    });
 }
 
-fn lanes(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>) {
-    if let Some(entry) = fields.get("lane") {
-        agent.lane = sheet.template(entry, Names::Only(&["input", "context"]));
-    }
-    if let Some(entry) = fields.get("lane_on_park") {
-        agent.lane_on_park = sheet.word(entry, LANE_ON_PARK).unwrap_or_default();
-    }
+fn lanes(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
+    agent.lane = fields.read("lane", |sheet, entry| {
+        sheet.template(entry, Names::Only(&["input", "context"]))
+    });
+    let on_park = |sheet: &mut Sheet, entry: &Entry| sheet.word(entry, LANE_ON_PARK);
+    agent.lane_on_park = fields.read("lane_on_park", on_park).unwrap_or_default();
     if let Some(entry) = fields.get("lane_busy")
-        && let Some(can) = sheet.word(entry, LANE_BUSY)
-        && !can
+        && fields.sheet.word(entry, LANE_BUSY) == Some(false)
     {
-        let said = sheet.text(entry).unwrap_or_default();
-        sheet.later(entry.place, &format!("lane_busy: {said}"));
+        let said = entry.node.text().unwrap_or_default();
+        fields
+            .sheet
+            .later(entry.place, &format!("lane_busy: {said}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a file may ask for and this build can't do.
+//! The tool that runs commands, and what it needs that this build can't make.
 //!
 //! Never: lets it pass in silence. An agent that asks for a wall must not run
 //! without it.
@@ -6,7 +6,8 @@
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::Isolation;
 
-use crate::agents::sheet::{Fields, Sheet};
+use crate::agents::sheet::Sheet;
+use crate::written::Entry;
 
 /// The tool that runs commands.
 pub(crate) const SHELL: &str = "shell";
@@ -17,13 +18,10 @@ pub(crate) fn is_unwalled(agent: &Agent) -> bool {
     sandbox.is_some_and(|sandbox| sandbox.isolation == Isolation::None)
 }
 
-/// Says what comes later.
-pub(crate) fn read(sheet: &mut Sheet, agent: &Agent, fields: &Fields<'_>) {
+/// Notes that an agent has the tool and no sandbox; `at` is the field that would say otherwise.
+pub(crate) fn shell(sheet: &mut Sheet, agent: &Agent, at: Option<&Entry>) {
     let runs = agent.tools.iter().any(|tool| tool == SHELL);
-    if !runs || is_unwalled(agent) {
-        return;
-    }
-    if let Some(at) = fields.get("sandbox").or_else(|| fields.get("tools")) {
+    if let Some(at) = at.filter(|_| runs && !is_unwalled(agent)) {
         let message = "`shell` needs a sandbox, and this build can't make one yet: only \
                        `sandbox: { isolation: none }`, which runs commands without walls";
         sheet.not_yet(at.place, message);

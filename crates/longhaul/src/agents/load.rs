@@ -161,15 +161,10 @@ impl<'a> Loading<'a> {
 
     fn put(&mut self, file: File, name: String, agent: Option<Agent>, mut sheet: Sheet) {
         sheet.found.sort_by_key(|found| found.place);
-        let problem = |found: Found| Problem {
-            path: file.path.clone(),
-            line: found.place.line,
-            column: found.place.column,
-            message: found.message,
-            kind: found.kind,
-        };
-        let lacks = sheet.lacks.into_iter().map(problem);
-        self.loaded.lacks.extend(lacks);
+        let problem = |found: Found| found.problem(&file.path);
+        self.loaded
+            .lacks
+            .extend(sheet.lacks.into_iter().map(problem));
         let sound = agent.filter(|_| sheet.found.is_empty());
         if let (Some(agent), Some(rules)) = (sound, &self.rules) {
             return self.loaded.agents.push(LoadedAgent {
@@ -182,8 +177,9 @@ impl<'a> Loading<'a> {
                 notes: sheet.notes,
             });
         }
-        let problems = sheet.found.into_iter().map(problem);
-        self.loaded.problems.extend(problems);
+        self.loaded
+            .problems
+            .extend(sheet.found.into_iter().map(problem));
         self.loaded.broken.push(Broken {
             name,
             path: file.path,

@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use longhaul_core::suggest;
 use longhaul_engine::agent::{Agent, Roster};
 
 use crate::agents::problem::Problem;
-use crate::like;
 
 /// Where an agent comes from, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +119,7 @@ impl Loaded {
                 name: name.to_owned(),
                 problems: self.problems_of(&broken.path).cloned().collect(),
             },
-            None => AgentError::Unknown(like::unknown("agent", name, &self.names())),
+            None => AgentError::Unknown(suggest::unknown("agent", name, &self.names())),
         })
     }
 

@@ -10,33 +10,25 @@ use longhaul_core::schema::{SchemaError, SchemaShape, outward_reference};
 use longhaul_engine::validation::SchemaValidator;
 use serde_json::Value;
 
-use crate::agents::comma;
-use crate::agents::sheet::Sheet;
+use crate::agents::sheet::{Fields, Sheet};
 use crate::agents::shelf::Shelf;
 use crate::inside;
-use crate::written::{Content, Entry};
+use crate::written::Entry;
 
 /// The longest schema, in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
 /// Reads the schema.
 pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<RawJson> {
-    let fields = sheet.table(entry, &["schema"])?;
-    let Some(schema) = fields.get("schema") else {
+    let mut fields = Fields::new(sheet, entry, "schema")?;
+    let schema = fields.get("schema");
+    fields.end();
+    let Some(schema) = schema else {
         let message = "`output` needs a `schema`: the path of a file, or the schema itself";
         sheet.fault(entry.place, message);
         return None;
     };
-    if let Some(rest) = comma::cut_off(&schema.node) {
-        let message = format!(
-            "`{}` is no keyword of a schema and has no value; if it is the end of a text that \
-             a comma cut, put the text before it in quotes",
-            rest.key
-        );
-        sheet.fault(rest.place, message);
-        return None;
-    }
-    let read = if matches!(schema.node.content, Content::Table(_)) {
+    let read = if schema.node.table().is_some() {
         judged(schema.node.to_json()).map_err(|why| format!("`schema` {why}"))
     } else {
         let name = sheet.text(schema)?;

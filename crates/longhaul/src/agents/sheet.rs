@@ -2,13 +2,13 @@
 //!
 //! Never: stops. A value that can't be read is a line in the list and `None`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
-use crate::agents::problem::ProblemKind;
+use crate::agents::problem::{Problem, ProblemKind};
 use crate::agents::template::{self, Names};
-use crate::like;
 use crate::span::{self, SPAN_EXAMPLES};
 use crate::written::{Content, Entry, Node, Place, plain};
 
@@ -32,24 +32,92 @@ pub(crate) struct Found {
     pub(crate) kind: ProblemKind,
 }
 
-/// The fields of a table, all of them known.
-#[derive(Debug)]
-pub(crate) struct Fields<'a>(Vec<&'a Entry>);
+impl Found {
+    fn new(kind: ProblemKind, place: Place, message: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: plain(&message.into()),
+            kind,
+        }
+    }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn get(&self, key: &str) -> Option<&'a Entry> {
-        self.0.iter().find(|entry| entry.key == key).copied()
+    /// The same as a problem of this file.
+    pub(crate) fn problem(self, path: &Path) -> Problem {
+        Problem {
+            path: path.to_path_buf(),
+            line: self.place.line,
+            column: self.place.column,
+            message: self.message,
+            kind: self.kind,
+        }
+    }
+}
+
+/// The fields of a table, asked for one by one. The keys that were asked for are those that the
+/// table may have, so that no list of them can differ from what is read.
+#[derive(Debug)]
+pub(crate) struct Fields<'s, 'a> {
+    pub(crate) sheet: &'s mut Sheet,
+    entries: &'a [Entry],
+    asked: Vec<&'static str>,
+}
+
+impl<'s, 'a> Fields<'s, 'a> {
+    /// The fields of this table; `first` is the key that a message names as an example.
+    pub(crate) fn new(sheet: &'s mut Sheet, entry: &'a Entry, first: &str) -> Option<Self> {
+        let Some(entries) = entry.node.table() else {
+            let right = format!("a table such as `{}: {{ {first}: ... }}`", entry.key);
+            return sheet.misfit(entry, &right);
+        };
+        Some(Self {
+            sheet,
+            entries,
+            asked: Vec::new(),
+        })
+    }
+
+    /// The field of this key.
+    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'a Entry> {
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The value of this key, read so.
+    pub(crate) fn read<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Sheet, &'a Entry) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.get(key)?;
+        read(self.sheet, entry)
+    }
+
+    /// Notes which of these fields are there: the file is right, and this build can't do them.
+    pub(crate) fn later(&mut self, keys: &[&'static str]) {
+        for key in keys {
+            if let Some(entry) = self.get(key) {
+                self.sheet.later(entry.place, key);
+            }
+        }
+    }
+
+    /// Notes the fields that nobody asked for.
+    pub(crate) fn end(self) {
+        let is_asked = |entry: &&Entry| self.asked.contains(&entry.key.as_str());
+        for entry in self.entries.iter().filter(|entry| !is_asked(entry)) {
+            let message = suggest::unknown("key", &entry.key, &self.asked);
+            self.sheet.fault(entry.place, message);
+        }
     }
 }
 
 impl Sheet {
     /// Notes a fault of the file.
     pub(crate) fn fault(&mut self, place: Place, message: impl Into<String>) {
-        self.found.push(Found {
-            place,
-            message: plain(&message.into()),
-            kind: ProblemKind::Fault,
-        });
+        self.found
+            .push(Found::new(ProblemKind::Fault, place, message));
     }
 
     /// Notes that the file is right and we are late.
@@ -62,27 +130,14 @@ impl Sheet {
 
     /// The same in these words.
     pub(crate) fn not_yet(&mut self, place: Place, message: impl Into<String>) {
-        self.found.push(Found {
-            place,
-            message: plain(&message.into()),
-            kind: ProblemKind::NotYet,
-        });
+        self.found
+            .push(Found::new(ProblemKind::NotYet, place, message));
     }
 
     /// Notes that the file is right and what it names is not there.
     pub(crate) fn lack(&mut self, place: Place, message: impl Into<String>) {
-        self.lacks.push(Found {
-            place,
-            message: plain(&message.into()),
-            kind: ProblemKind::Missing,
-        });
-    }
-
-    /// Notes which of these fields come later.
-    pub(crate) fn all_later(&mut self, fields: &Fields<'_>, keys: &[&str]) {
-        for entry in keys.iter().filter_map(|key| fields.get(key)) {
-            self.later(entry.place, &entry.key);
-        }
+        self.lacks
+            .push(Found::new(ProblemKind::Missing, place, message));
     }
 
     /// Notes how something was understood.
@@ -107,34 +162,29 @@ impl Sheet {
         None
     }
 
-    /// A table with known keys; an unknown one is noted.
-    pub(crate) fn table<'a>(&mut self, entry: &'a Entry, known: &[&str]) -> Option<Fields<'a>> {
-        let Content::Table(entries) = &entry.node.content else {
-            let right = format!("a table such as `{}: {{ {}: ... }}`", entry.key, known[0]);
-            return self.misfit(entry, &right);
-        };
-        let (fields, unknown): (Vec<&Entry>, Vec<&Entry>) = entries
-            .iter()
-            .partition(|field| known.contains(&field.key.as_str()));
-        for field in unknown {
-            self.fault(field.place, like::unknown("key", &field.key, known));
-        }
-        Some(Fields(fields))
-    }
-
     /// A list; each element is named like its list, with its number.
-    pub(crate) fn list(&mut self, entry: &Entry) -> Vec<Entry> {
-        let Content::List(nodes) = &entry.node.content else {
+    pub(crate) fn list(&mut self, entry: &Entry) -> Option<Vec<Entry>> {
+        let Some(nodes) = entry.node.list() else {
             let right = format!("a list such as `{}: [...]`", entry.key);
-            self.misfit::<()>(entry, &right);
-            return Vec::new();
+            return self.misfit(entry, &right);
         };
         let element = |(index, node): (usize, &Node)| Entry {
             key: format!("{}[{index}]", entry.key),
             place: node.place,
             node: node.clone(),
         };
-        nodes.iter().enumerate().map(element).collect()
+        Some(nodes.iter().enumerate().map(element).collect())
+    }
+
+    /// A list whose elements are each read so. One that can't be read is left out.
+    pub(crate) fn each<T>(
+        &mut self,
+        entry: &Entry,
+        read: impl Fn(&mut Self, &Entry) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let elements = self.list(entry)?;
+        let read = elements.iter().filter_map(|element| read(self, element));
+        Some(read.collect())
     }
 
     /// Text that is not empty.
@@ -150,27 +200,16 @@ impl Sheet {
         }
     }
 
-    /// A list of texts that stand in it as they are.
-    pub(crate) fn words(&mut self, entry: &Entry) -> Vec<String> {
-        let elements = self.list(entry);
-        elements
-            .iter()
-            .filter_map(|element| self.text(element))
-            .collect()
-    }
-
-    /// A list of texts, each of them once.
-    pub(crate) fn texts(&mut self, entry: &Entry) -> Vec<(Place, String)> {
+    /// A list of texts, each of them once, with their places.
+    pub(crate) fn placed_texts(&mut self, entry: &Entry) -> Vec<(Place, String)> {
         let mut texts: Vec<(Place, String)> = Vec::new();
-        for element in self.list(entry) {
+        for element in self.list(entry).unwrap_or_default() {
             let Some(text) = self.text(&element) else {
                 continue;
             };
             if texts.iter().any(|(_, known)| *known == text) {
-                self.fault(
-                    element.place,
-                    format!("`{}` names `{text}` twice", entry.key),
-                );
+                let message = format!("`{}` names `{text}` twice", entry.key);
+                self.fault(element.place, message);
             } else {
                 texts.push((element.place, text));
             }
@@ -178,53 +217,42 @@ impl Sheet {
         texts
     }
 
+    /// A list of texts, each of them once.
+    pub(crate) fn texts(&mut self, entry: &Entry) -> Option<Vec<String>> {
+        let texts = self.placed_texts(entry);
+        Some(texts.into_iter().map(|(_, text)| text).collect())
+    }
+
     /// `true` or `false`.
     pub(crate) fn flag(&mut self, entry: &Entry) -> Option<bool> {
-        match &entry.node.content {
-            Content::Flag(flag) => Some(*flag),
-            Content::Nothing
-            | Content::Whole(_)
-            | Content::Real(_)
-            | Content::Text(_)
-            | Content::List(_)
-            | Content::Table(_) => self.misfit(entry, "true or false"),
+        if let Content::Flag(flag) = entry.node.content {
+            return Some(flag);
         }
+        self.misfit(entry, "true or false")
     }
 
     /// A whole number from `least` on that its place can hold.
     pub(crate) fn whole<T: TryFrom<i128>>(&mut self, entry: &Entry, least: i128) -> Option<T> {
-        let whole = match &entry.node.content {
-            Content::Whole(whole) if *whole >= least => T::try_from(*whole).ok(),
-            Content::Nothing
-            | Content::Flag(_)
-            | Content::Whole(_)
-            | Content::Real(_)
-            | Content::Text(_)
-            | Content::List(_)
-            | Content::Table(_) => None,
-        };
-        whole.or_else(|| self.misfit(entry, &format!("a whole number, {least} or more")))
+        if let Content::Whole(whole) = entry.node.content
+            && whole >= least
+            && let Ok(whole) = T::try_from(whole)
+        {
+            return Some(whole);
+        }
+        self.misfit(entry, &format!("a whole number, {least} or more"))
     }
 
     /// A number in this range.
     pub(crate) fn real(&mut self, entry: &Entry, least: f64, most: f64) -> Option<f64> {
-        let real = match &entry.node.content {
-            Content::Whole(whole) => Some(*whole as f64),
-            Content::Real(real) => Some(*real),
-            Content::Nothing | Content::Flag(_) | Content::Text(_) => None,
-            Content::List(_) | Content::Table(_) => None,
-        };
+        let real = entry.node.real();
         let real = real.filter(|real| (least..=most).contains(real));
         real.or_else(|| self.misfit(entry, &format!("a number from {least} to {most}")))
     }
 
     /// A span of time that is more than nothing.
     pub(crate) fn span(&mut self, entry: &Entry) -> Option<Millis> {
-        let span = match &entry.node.content {
-            Content::Text(text) => span::read(text).filter(|span| span.0 > 0),
-            Content::Nothing | Content::Flag(_) | Content::Whole(_) | Content::Real(_) => None,
-            Content::List(_) | Content::Table(_) => None,
-        };
+        let span = entry.node.text().and_then(span::read);
+        let span = span.filter(|span| span.0 > 0);
         span.or_else(|| self.misfit(entry, &format!("a span of time such as {SPAN_EXAMPLES}")))
     }
 
@@ -235,7 +263,7 @@ impl Sheet {
         if found.is_none() {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             let what = format!("word for `{}`:", entry.key);
-            self.fault(entry.node.place, like::unknown(&what, &text, &known));
+            self.fault(entry.node.place, suggest::unknown(&what, &text, &known));
         }
         found.map(|(_, meaning)| *meaning)
     }

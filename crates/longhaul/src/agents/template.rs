@@ -2,10 +2,10 @@
 //!
 //! Never: fills one.
 
+use longhaul_core::suggest;
 use longhaul_core::template::check;
 use minijinja::{Environment, UndefinedBehavior};
 
-use crate::like;
 use crate::written::Place;
 
 /// What is wrong with a template; the place counts from its own start.
@@ -65,7 +65,7 @@ pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
     Some(TemplateFault {
         // The compiler does not say where a name stands; its first mention is a good guess.
         place: Place::of(source, mention(source, name)),
-        message: format!("the template: {}", like::unknown("name", name, known)),
+        message: format!("the template: {}", suggest::unknown("name", name, known)),
     })
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Never: takes a name that nobody answers to.
 
+use longhaul_core::suggest;
+
 use crate::agents::sheet::Sheet;
 use crate::agents::shelf::{Shelf, Unserved};
-use crate::like;
 use crate::mcp::name::EVERY;
 use crate::written::Entry;
 
@@ -64,7 +65,7 @@ pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> 
     if servers.is_empty() || servers.contains(&server) {
         return Some(None);
     }
-    Some(Some(like::unknown("MCP server", server, servers)))
+    Some(Some(suggest::unknown("MCP server", server, servers)))
 }
 
 /// Why nobody answers to the name of an MCP server, where that is known.
@@ -79,9 +80,9 @@ pub(crate) fn unserved(tool: &str, shelf: &Shelf<'_>) -> Option<String> {
 }
 
 /// Reads the list of an agent of ours.
-pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<String> {
+pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
-    for (place, named) in sheet.texts(entry) {
+    for (place, named) in sheet.placed_texts(entry) {
         let tool = match ours(&named) {
             Some(ours) => ours.to_owned(),
             None => unwired(&named).unwrap_or_else(|| named.clone()),
@@ -89,7 +90,7 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<S
         let fault = match mcp_fault(&tool, shelf.servers) {
             Some(fault) => fault,
             None if shelf.tools.contains(&tool.as_str()) => None,
-            None => Some(like::unknown("tool", &named, shelf.tools)),
+            None => Some(suggest::unknown("tool", &named, shelf.tools)),
         };
         match fault {
             Some(message) => sheet.fault(place, message),
@@ -102,7 +103,7 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<S
             }
         }
     }
-    tools
+    Some(tools)
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //!
 //! Never: judges whether a wish can be granted here; `later` does.
 
+use std::collections::BTreeMap;
+
+use longhaul_core::suggest;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::wish::{Every, Eye, Guards, Isolation, Sandboxed, Sight, Skill};
 
@@ -10,8 +13,7 @@ use crate::agents::program;
 use crate::agents::sheet::{Fields, Sheet};
 use crate::agents::shelf::Shelf;
 use crate::agents::template::Names;
-use crate::like;
-use crate::written::{Content, Entry, Place};
+use crate::written::Entry;
 
 /// All skills of the project.
 const ALL: &str = "*";
@@ -32,36 +34,25 @@ const SANDBOX_LATER: &[&str] = &[
 
 const EVERY: &[(&str, Every)] = &[("run", Every::Run), ("turn", Every::Turn)];
 
+/// The word for what is not looked after.
+const OFF: &[(&str, ())] = &[("off", ())];
+
 /// Reads all of these fields.
-pub(crate) fn read(sheet: &mut Sheet, agent: &mut Agent, fields: &Fields<'_>, shelf: &Shelf<'_>) {
-    if let Some(entry) = fields.get("skills") {
-        agent.skills = skills(sheet, entry, shelf);
-    }
-    if let Some(entry) = fields.get("sandbox") {
-        agent.sandbox = sandbox(sheet, entry);
-    }
-    if let Some(entry) = fields.get("guards") {
-        agent.guards = guards(sheet, entry);
-    }
-    if let Some(entry) = fields.get("perception") {
-        agent.perception = perception(sheet, entry, shelf);
-    }
-    if let Some(entry) = fields.get("events") {
-        events(sheet, agent, entry);
-    }
+pub(crate) fn read(fields: &mut Fields<'_, '_>, agent: &mut Agent, shelf: &Shelf<'_>) {
+    agent.skills = fields
+        .read("skills", |sheet, entry| Some(skills(sheet, entry, shelf)))
+        .unwrap_or_default();
+    agent.sandbox = fields.read("sandbox", sandbox);
+    agent.guards = fields.read("guards", guards);
+    agent.perception = fields.read("perception", |sheet, entry| perception(sheet, entry, shelf));
+    agent.events = fields.read("events", events).unwrap_or_default();
 }
 
 fn skills(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Vec<Skill> {
-    let named = match &entry.node.content {
-        Content::Text(text) if text == ALL => vec![(entry.node.place, ALL.to_owned())],
-        Content::Text(_)
-        | Content::Nothing
-        | Content::Flag(_)
-        | Content::Whole(_)
-        | Content::Real(_)
-        | Content::List(_)
-        | Content::Table(_) => sheet.texts(entry),
-    };
+    if entry.node.text() == Some(ALL) {
+        return shelf.skills.to_vec();
+    }
+    let named = sheet.placed_texts(entry);
     if named.iter().any(|(_, name)| name == ALL) {
         return shelf.skills.to_vec();
     }
@@ -85,24 +76,21 @@ pub(crate) fn skill(name: &str, shelf: &Shelf<'_>) -> Result<Skill, String> {
             "the skill `{name}` can't be used: mend its SKILL.md first"
         ));
     }
-    let known: Vec<&str> = shelf
-        .skills
-        .iter()
-        .map(|skill| skill.name.as_str())
-        .collect();
+    let known = shelf.skills.iter().map(|skill| skill.name.as_str());
+    let known: Vec<&str> = known.collect();
     let way = match known.is_empty() {
         true => format!(": write skills/{name}/SKILL.md"),
         false => String::new(),
     };
-    Err(format!("{}{way}", like::unknown("skill", name, &known)))
+    Err(format!("{}{way}", suggest::unknown("skill", name, &known)))
 }
 
 /// Reads a sandbox.
 pub(crate) fn sandbox(sheet: &mut Sheet, entry: &Entry) -> Option<Sandboxed> {
-    let fields = sheet.table(entry, &[&["isolation"], SANDBOX_LATER].concat())?;
-    sheet.all_later(&fields, SANDBOX_LATER);
-    let isolation = fields.get("isolation");
-    let isolation = isolation.and_then(|entry| self::isolation(sheet, entry));
+    let mut fields = Fields::new(sheet, entry, "isolation")?;
+    let isolation = fields.read("isolation", isolation);
+    fields.later(SANDBOX_LATER);
+    fields.end();
     Some(Sandboxed {
         isolation: isolation.unwrap_or_default(),
         ..Sandboxed::default()
@@ -122,72 +110,59 @@ fn isolation(sheet: &mut Sheet, entry: &Entry) -> Option<Isolation> {
 }
 
 fn guards(sheet: &mut Sheet, entry: &Entry) -> Option<Guards> {
-    if matches!(entry.node.content, Content::Text(_)) {
-        let off = sheet.word(entry, &[("off", ())]);
-        return off.map(|()| Guards {
-            identical_calls: None,
-        });
+    const NONE: Guards = Guards {
+        identical_calls: None,
+    };
+    if entry.node.text().is_some() {
+        return sheet.word(entry, OFF).map(|()| NONE);
     }
-    let fields = sheet.table(entry, &["identical_calls"])?;
+    let mut fields = Fields::new(sheet, entry, "identical_calls")?;
     let Some(calls) = fields.get("identical_calls") else {
         let message = "`guards` says nothing: write `identical_calls: 16`, or `guards: off`";
-        sheet.fault(entry.node.place, message);
+        fields.sheet.fault(entry.node.place, message);
+        fields.end();
         return None;
     };
-    let identical_calls = match &calls.node.content {
-        Content::Text(_) => {
-            sheet.word(calls, &[("off", ())])?;
-            None
-        }
-        Content::Nothing
-        | Content::Flag(_)
-        | Content::Whole(_)
-        | Content::Real(_)
-        | Content::List(_)
-        | Content::Table(_) => Some(sheet.whole(calls, 2)?),
+    let guards = match calls.node.text() {
+        Some(_) => fields.sheet.word(calls, OFF).map(|()| NONE),
+        None => fields.sheet.whole(calls, 2).map(|calls| Guards {
+            identical_calls: Some(calls),
+        }),
     };
-    Some(Guards { identical_calls })
+    fields.end();
+    guards
 }
 
 fn perception(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Sight> {
-    let fields = sheet.table(entry, &["command", "url", "every"])?;
-    let every = fields.get("every");
-    let every = every.and_then(|entry| sheet.word(entry, EVERY));
+    let mut fields = Fields::new(sheet, entry, "command")?;
     let eye = match (fields.get("command"), fields.get("url")) {
-        (Some(command), None) => self::command(sheet, command, shelf)?,
-        (None, Some(url)) => self::url(sheet, url)?,
+        (Some(entry), None) => command(fields.sheet, entry, shelf),
+        (None, Some(entry)) => url(fields.sheet, entry),
         (None, None) | (Some(_), Some(_)) => {
-            sheet.fault(entry.place, "`perception` needs one of `command` and `url`");
-            return None;
+            let message = "`perception` needs one of `command` and `url`";
+            fields.sheet.fault(entry.place, message);
+            None
         }
     };
+    let every = fields.read("every", |sheet, entry| sheet.word(entry, EVERY));
+    fields.end();
     Some(Sight {
-        eye,
+        eye: eye?,
         every: every.unwrap_or_default(),
     })
 }
 
 fn command(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Eye> {
-    let before = sheet.found.len();
-    let words = sheet.words(entry);
-    if sheet.found.len() > before {
-        return None;
-    }
-    let Some(name) = words.first() else {
+    let elements = sheet.list(entry)?;
+    let words = elements.iter().map(|element| sheet.text(element));
+    let words = words.collect::<Vec<_>>().into_iter();
+    let words = words.collect::<Option<Vec<String>>>()?;
+    let (Some(first), Some(program)) = (elements.first(), words.first()) else {
         let message = "`command` names no program: write `command: [./look]`";
         sheet.fault(entry.node.place, message);
         return None;
     };
-    let place = match &entry.node.content {
-        Content::List(list) => list.first().map(|first| first.place),
-        Content::Nothing
-        | Content::Flag(_)
-        | Content::Whole(_)
-        | Content::Real(_)
-        | Content::Text(_)
-        | Content::Table(_) => None,
-    };
-    program::look(sheet, place.unwrap_or(entry.node.place), name, shelf.root);
+    program::look(sheet, first.place, program, shelf.root);
     Some(Eye::Command(words))
 }
 
@@ -203,23 +178,19 @@ fn url(sheet: &mut Sheet, entry: &Entry) -> Option<Eye> {
     Some(Eye::Url(text))
 }
 
-fn events(sheet: &mut Sheet, agent: &mut Agent, entry: &Entry) {
-    let Content::Table(events) = &entry.node.content else {
-        let message = "`events` is a table: write `KIND: \"what the model reads\"`";
-        return sheet.fault(entry.node.place, message);
+fn events(sheet: &mut Sheet, entry: &Entry) -> Option<BTreeMap<String, String>> {
+    const RIGHT: &str = "write `KIND: \"what the model reads\"`";
+    let Some(events) = entry.node.table() else {
+        sheet.fault(entry.node.place, format!("`events` is a table: {RIGHT}"));
+        return None;
     };
+    let mut read = BTreeMap::new();
     for event in events {
         if event.key.trim().is_empty() {
-            named(sheet, event.place);
+            sheet.fault(event.place, format!("an event has no kind: {RIGHT}"));
         } else if let Some(text) = sheet.template(event, Names::Any) {
-            agent.events.insert(event.key.clone(), text);
+            read.insert(event.key.clone(), text);
         }
     }
-}
-
-fn named(sheet: &mut Sheet, place: Place) {
-    sheet.fault(
-        place,
-        "an event has no kind: write `KIND: \"what the model reads\"`",
-    );
+    Some(read)
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::suggest::nearest;
 use longhaul_core::usage::{Micros, Tariff};
-use longhaul_engine::like::nearest;
 use longhaul_model::prices::{Prices, dollars};
 
 use crate::assemble::providers::{Provider, Providers};

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use longhaul_core::suggest::nearest;
 use longhaul_core::time::Millis;
-use longhaul_engine::like::nearest;
 use longhaul_model::http::Limits;
 use longhaul_model::key::ApiKey;
 use serde_json::{Map, Value as Json};

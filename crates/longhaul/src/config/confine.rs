@@ -3,7 +3,6 @@
 //! The user's own file, the real environment and flags may name any path. What comes with the
 //! project may not, for a cloned repository would write wherever it likes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use longhaul_tool::Location;
@@ -16,6 +15,7 @@ use crate::config::settings::{Config, StoreUrl};
 use crate::config::tracked::Tracked;
 use crate::config::value::Value;
 use crate::config::whole::spot;
+use crate::inside;
 use crate::written::plain_line;
 
 /// What the runtime keeps in the data folder and opens by path, links included.
@@ -30,7 +30,7 @@ pub(crate) fn faults(config: &Config) -> Vec<Fault> {
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = kept(config)
             .iter()
-            .filter_map(|path| first_link(&config.root, path))
+            .filter_map(|path| inside::first_link(&config.root, path))
             .collect();
         links.dedup();
         faults.extend(links.into_iter().map(link_fault));
@@ -127,18 +127,6 @@ fn kept(config: &Config) -> Vec<PathBuf> {
         kept.push(relative);
     }
     kept
-}
-
-/// The first component of `relative` that is a link.
-fn first_link(root: &Path, relative: &Path) -> Option<PathBuf> {
-    let mut path = PathBuf::new();
-    relative.components().find_map(|part| {
-        path.push(part);
-        let found = fs::symlink_metadata(root.join(&path));
-        found
-            .is_ok_and(|found| found.is_symlink())
-            .then(|| path.clone())
-    })
 }
 
 fn link_fault(path: PathBuf) -> Fault {

@@ -16,7 +16,7 @@ pub enum Spot {
     /// In this flag.
     Flag(String),
     /// In what is built in.
-    Default(&'static str),
+    Default,
 }
 
 impl std::fmt::Display for Spot {
@@ -25,7 +25,7 @@ impl std::fmt::Display for Spot {
             Self::File(path, Some(place)) => write!(f, "{}:{place}", path.display()),
             Self::File(path, None) => write!(f, "{}", path.display()),
             Self::Environment(name) | Self::Flag(name) => f.write_str(name),
-            Self::Default(path) => write!(f, "the default of {path}"),
+            Self::Default => f.write_str("the defaults"),
         }
     }
 }

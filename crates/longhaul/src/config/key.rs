@@ -1,7 +1,7 @@
 //! The one table of everything that can be set.
 //!
-//! Never: two places for one key. Checks, defaults, names in the environment
-//! and documents are made from here.
+//! Never: two places for one key. Checks, defaults and names in the environment
+//! are made from here.
 
 use crate::config::kind::Kind;
 use crate::config::known::APIS;
@@ -28,8 +28,6 @@ pub struct Key {
     pub kind: Kind,
     /// What holds when nobody says anything, in TOML; none: it is not set.
     pub default: Option<&'static str>,
-    /// What it is for, in a sentence.
-    pub about: &'static str,
 }
 
 /// Names in the environment that are not made from the path.
@@ -38,12 +36,11 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("server.listen", "LONGHAUL_LISTEN"),
 ];
 
-const fn key(path: &'static str, kind: Kind, about: &'static str) -> Key {
+const fn key(path: &'static str, kind: Kind) -> Key {
     Key {
         path,
         kind,
         default: None,
-        about,
     }
 }
 
@@ -63,252 +60,121 @@ const ATTEMPT_TIMEOUTS: Kind =
 
 /// All of them, in the order in which they are shown.
 pub const KEYS: &[Key] = &[
-    key("data", Kind::Text, "the folder for what the runtime keeps").or("\".longhaul\""),
-    // Without a word the store lies in the data folder, wherever that is.
-    key("store.url", Kind::Store, "where runs are kept"),
-    key("server.listen", Kind::Address, "where the server listens").or("\"127.0.0.1:4180\""),
-    key(
-        "server.hosts",
-        Kind::Texts,
-        "further names allowed in the Host header",
-    )
-    .or("[]"),
-    key(
-        "server.rate",
-        Kind::Count,
-        "requests a second for each key; the machine's own has no rate",
-    )
-    .or("1000"),
-    key(
-        "server.open_loopback",
-        Kind::Flag,
-        "whether programs on this machine may submit and steer without a key",
-    )
-    .or("false"),
-    key("worker.concurrency", Kind::Count, "runs in flight").or("256"),
-    key(
-        "worker.lease",
-        Kind::SpanFrom(1_000),
-        "how long a claim holds without renewal",
-    )
-    .or("\"15s\""),
-    key(
-        "worker.poll",
-        Kind::SpanFrom(10),
-        "how often an idle worker looks for work",
-    )
-    .or("\"1s\""),
-    key(
-        "worker.crash_limit",
-        Kind::Whole,
-        "a run is blocked after so many crashes of its worker at the same place; 0: never",
-    )
-    .or("3"),
-    key(
-        "worker.inboxes",
-        Kind::Texts,
-        "the inboxes that this worker serves",
-    )
-    .or("[\"default\"]"),
-    key(
-        "inboxes.*.agent",
-        Kind::Text,
-        "who serves tasks that name no agent",
-    ),
-    key(
-        "hooks",
-        Kind::NotYet("inbound webhooks"),
-        "what comes in from other services",
-    ),
-    key("sandbox.provider", SANDBOXES, "who runs sandboxes"),
-    key("sandbox.max_running", SANDBOXES, "sandboxes that run at once"),
-    key(
-        "sandbox.idle_stop",
-        SANDBOXES,
-        "an idle sandbox stops after this",
-    ),
-    key(
-        "sandbox.auto_stop",
-        SANDBOXES,
-        "any sandbox stops after this",
-    ),
-    key(
-        "sandbox.keep",
-        SANDBOXES,
-        "a stopped sandbox is kept this long",
-    ),
-    key(
-        "retry.max_retries",
-        Kind::Whole,
-        "further attempts of a run",
-    )
-    .or("1"),
-    key(
-        "retry.initial_delay",
-        Kind::Span,
-        "the wait before the first of them",
-    )
-    .or("\"1s\""),
-    key("retry.max_delay", Kind::Span, "the longest wait").or("\"5s\""),
-    key(
-        "retry.multiplier",
-        Kind::Factor,
-        "the wait grows by this factor",
-    )
-    .or("2.0"),
-    key(
-        "retry.soft_timeout",
-        ATTEMPT_TIMEOUTS,
-        "an attempt is overdue after this much active time",
-    ),
-    key(
-        "retry.hard_timeout",
-        ATTEMPT_TIMEOUTS,
-        "an attempt ends after this much active time",
-    ),
+    // The folder for what the runtime keeps.
+    key("data", Kind::Text).or("\".longhaul\""),
+    // Where runs are kept. Without a word that is in the data folder, wherever that lies.
+    key("store.url", Kind::Store),
+    // Where the server listens.
+    key("server.listen", Kind::Address).or("\"127.0.0.1:4180\""),
+    // Further names allowed in the Host header.
+    key("server.hosts", Kind::Texts).or("[]"),
+    // Requests a second for each key; the machine's own has no rate.
+    key("server.rate", Kind::Count).or("1000"),
+    // Whether programs on this machine may submit and steer without a key.
+    key("server.open_loopback", Kind::Flag).or("false"),
+    // Runs in flight.
+    key("worker.concurrency", Kind::Count).or("256"),
+    // How long a claim holds without renewal.
+    key("worker.lease", Kind::SpanFrom(1_000)).or("\"15s\""),
+    // How often an idle worker looks for work.
+    key("worker.poll", Kind::SpanFrom(10)).or("\"1s\""),
+    // A run is blocked after so many crashes of its worker at the same place; 0: never.
+    key("worker.crash_limit", Kind::Whole).or("3"),
+    // The inboxes that this worker serves.
+    key("worker.inboxes", Kind::Texts).or("[\"default\"]"),
+    // Who serves tasks that name no agent.
+    key("inboxes.*.agent", Kind::Text),
+    // What comes in from other services.
+    key("hooks", Kind::NotYet("inbound webhooks")),
+    // Who runs sandboxes.
+    key("sandbox.provider", SANDBOXES),
+    // Sandboxes that run at once.
+    key("sandbox.max_running", SANDBOXES),
+    // An idle sandbox stops after this.
+    key("sandbox.idle_stop", SANDBOXES),
+    // Any sandbox stops after this.
+    key("sandbox.auto_stop", SANDBOXES),
+    // A stopped sandbox is kept this long.
+    key("sandbox.keep", SANDBOXES),
+    // Further attempts of a run.
+    key("retry.max_retries", Kind::Whole).or("1"),
+    // The wait before the first of them.
+    key("retry.initial_delay", Kind::Span).or("\"1s\""),
+    // The longest wait.
+    key("retry.max_delay", Kind::Span).or("\"5s\""),
+    // The wait grows by this factor.
+    key("retry.multiplier", Kind::Factor).or("2.0"),
+    // An attempt is overdue after this much active time.
+    key("retry.soft_timeout", ATTEMPT_TIMEOUTS),
+    // An attempt ends after this much active time.
+    key("retry.hard_timeout", ATTEMPT_TIMEOUTS),
+    // How long a provider that may come back is waited for.
     key(
         "retry.outage",
         Kind::NotYet("waits for a provider that is down"),
-        "how long a provider that may come back is waited for",
     ),
-    key(
-        "budget.usd",
-        Kind::Money,
-        "dollars for a whole tree of runs",
-    )
-    .or("5.0"),
-    key("budget.active_time", Kind::Span, "active time of a run").or("\"4h\""),
-    key("budget.turns", Kind::Count, "turns of a run").or("200"),
-    key(
-        "budget.tokens",
-        Kind::Count,
-        "tokens for a whole tree of runs",
-    ),
-    key(
-        "budget.warn_at",
-        Kind::Share,
-        "from this share on the agent is told to wrap up",
-    )
-    .or("0.9"),
-    key("retention.runs", Kind::Span, "how long ended runs are kept").or("\"90d\""),
-    key(
-        "providers.*.api",
-        Kind::Choice(APIS),
-        "which wire format it speaks",
-    ),
-    key(
-        "providers.*.base_url",
-        Kind::Url,
-        "its address, as its own SDK takes it",
-    ),
-    key(
-        "providers.*.key_env",
-        Kind::EnvNames,
-        "the variables that may hold its key",
-    ),
-    key(
-        "providers.*.headers.*",
-        Kind::Header,
-        "a further header of every request; its value is never shown",
-    ),
-    key(
-        "providers.*.fields.*",
-        Kind::Any,
-        "a further field of every request, sent as it is",
-    ),
-    key(
-        "providers.*.connect_timeout",
-        Kind::Span,
-        "how long a connection may take; 10s unless it is said",
-    ),
-    key(
-        "providers.*.first_byte_timeout",
-        Kind::Span,
-        "how long an answer may take to begin; 2m unless it is said",
-    ),
-    key(
-        "providers.*.idle_timeout",
-        Kind::Span,
-        "how long an answer may stand still; 1m unless it is said",
-    ),
-    key(
-        "providers.*.quirks",
-        Kind::Texts,
-        "where this server differs from others that speak its format",
-    ),
-    key(
-        "models.*",
-        Kind::Text,
-        "a short name for a model; `default` is used where none is named",
-    ),
-    key(
-        "prices.*.input",
-        Kind::Price,
-        "dollars for a million tokens read",
-    ),
-    key(
-        "prices.*.output",
-        Kind::Price,
-        "dollars for a million tokens written",
-    ),
-    key(
-        "prices.*.cached",
-        Kind::Price,
-        "dollars for a million tokens read from a cache; as input unless it is said",
-    ),
-    key(
-        "prices.*.cache_write",
-        Kind::Price,
-        "dollars for a million tokens written to a cache; as input unless it is said",
-    ),
-    key(
-        "prices.*.window",
-        Kind::Count,
-        "how many tokens fit into the model, question and reply together",
-    ),
-    key(
-        "prices.*.max_output",
-        Kind::Count,
-        "the most tokens of one reply",
-    ),
-    key(
-        SECRETS,
-        Kind::EnvNames,
-        "variables that a sandbox may get; redacted everywhere",
-    )
-    .or("[]"),
-    key(
-        TRUST_FOLDERS,
-        Kind::Texts,
-        "projects of other users that are used all the same; not for a project's own file",
-    )
-    .or("[]"),
-    key(
-        "webhooks",
-        Kind::NotYet("outbound webhooks"),
-        "where events are sent",
-    ),
+    // Dollars for a whole tree of runs.
+    key("budget.usd", Kind::Money).or("5.0"),
+    // Active time of a run.
+    key("budget.active_time", Kind::Span).or("\"4h\""),
+    // Turns of a run.
+    key("budget.turns", Kind::Count).or("200"),
+    // Tokens for a whole tree of runs.
+    key("budget.tokens", Kind::Count),
+    // From this share on the agent is told to wrap up.
+    key("budget.warn_at", Kind::Share).or("0.9"),
+    // How long ended runs are kept.
+    key("retention.runs", Kind::Span).or("\"90d\""),
+    // Which wire format it speaks.
+    key("providers.*.api", Kind::Choice(APIS)),
+    // Its address, as its own SDK takes it.
+    key("providers.*.base_url", Kind::Url),
+    // The variables that may hold its key.
+    key("providers.*.key_env", Kind::EnvNames),
+    // A further header of every request; its value is never shown.
+    key("providers.*.headers.*", Kind::Header),
+    // A further field of every request, sent as it is.
+    key("providers.*.fields.*", Kind::Any),
+    // How long a connection may take; 10s unless it is said.
+    key("providers.*.connect_timeout", Kind::Span),
+    // How long an answer may take to begin; 2m unless it is said.
+    key("providers.*.first_byte_timeout", Kind::Span),
+    // How long an answer may stand still; 1m unless it is said.
+    key("providers.*.idle_timeout", Kind::Span),
+    // Where this server differs from others that speak its format.
+    key("providers.*.quirks", Kind::Texts),
+    // A short name for a model; `default` is used where none is named.
+    key("models.*", Kind::Text),
+    // Dollars for a million tokens read.
+    key("prices.*.input", Kind::Price),
+    // Dollars for a million tokens written.
+    key("prices.*.output", Kind::Price),
+    // Dollars for a million tokens read from a cache; as input unless it is said.
+    key("prices.*.cached", Kind::Price),
+    // Dollars for a million tokens written to a cache; as input unless it is said.
+    key("prices.*.cache_write", Kind::Price),
+    // How many tokens fit into the model, question and reply together.
+    key("prices.*.window", Kind::Count),
+    // The most tokens of one reply.
+    key("prices.*.max_output", Kind::Count),
+    // Variables that a sandbox may get; redacted everywhere.
+    key(SECRETS, Kind::EnvNames).or("[]"),
+    // Projects of other users that are used all the same; not for a project's own file.
+    key(TRUST_FOLDERS, Kind::Texts).or("[]"),
+    // Where events are sent.
+    key("webhooks", Kind::NotYet("outbound webhooks")),
+    // Caps beside the budget of each run.
     key(
         "caps",
         Kind::NotYet("caps over time, people, agents and models"),
-        "caps beside the budget of each run",
     ),
-    key(
-        "outbound.allow",
-        Kind::Texts,
-        "what tools and perception may ask beyond public hosts at ports 80 and 443, such as 127.0.0.1:8080",
-    )
-    .or("[]"),
-    key(
-        DELIVER,
-        Kind::Any,
-        "where messages go: file:PATH, webhook:URL or command:PROGRAM ARG",
-    ),
-    key(
-        LOG_FILE,
-        Kind::Any,
-        "the file that interactions are written to",
-    ),
+    // What tools and perception may ask beyond public hosts at ports 80 and 443, such as
+    // 127.0.0.1:8080.
+    key("outbound.allow", Kind::Texts).or("[]"),
+    // Where messages go: file:PATH, webhook:URL or command:PROGRAM ARG.
+    key(DELIVER, Kind::Any),
+    // The file that interactions are written to.
+    key(LOG_FILE, Kind::Any),
 ];
 
 /// What stands at a path.

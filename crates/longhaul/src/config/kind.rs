@@ -2,11 +2,13 @@
 //!
 //! Never: repairs a value. What does not fit is refused with what would.
 
+use std::ops::RangeInclusive;
+
+use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
 use crate::config::own_prices::exact;
 use crate::config::value::{Hidden, Value, without_password};
-use crate::like;
 use crate::span::{self, SPAN_EXAMPLES};
 use crate::written::{Content, Node, Place, toml};
 
@@ -90,21 +92,7 @@ impl Kind {
 
     /// Reads what stands in a file.
     pub fn read(self, node: &Node) -> Result<Value, String> {
-        if let Self::NotYet(what) = self {
-            return Err(format!(
-                "would have no effect, {what} are not yet in this build: remove it"
-            ));
-        }
-        let value = match &node.content {
-            Content::Text(text) => self.of_text(text)?,
-            Content::Whole(whole) => self.of_whole(*whole),
-            Content::Real(real) => self.of_real(*real),
-            Content::Flag(flag) => (self == Self::Flag).then_some(Value::Flag(*flag)),
-            Content::List(list) => self.of_list(list)?,
-            Content::Table(_) | Content::Nothing => None,
-        };
-        let any = || (self == Self::Any).then(|| Value::Any(node.to_json()));
-        value.or_else(any).ok_or_else(|| match &node.content {
+        self.fit(node)?.ok_or_else(|| match &node.content {
             Content::Text(_) if self == Self::Header => self.refusal("this text"),
             Content::Text(text) => self.refusal(&format!("\"{}\"", without_password(text))),
             Content::Whole(whole) => self.refusal(&whole.to_string()),
@@ -121,35 +109,19 @@ impl Kind {
             content,
         };
         let text = |text: &str| node(Content::Text(text.to_owned()));
-        match self {
-            Self::Text
-            | Self::Span
-            | Self::SpanFrom(_)
-            | Self::Url
-            | Self::Store
-            | Self::Address
-            | Self::EnvName
-            | Self::Header
-            | Self::Choice(_)
-            | Self::NotYet(_) => self.read(&text(words)),
-            Self::Texts | Self::EnvNames => {
-                let parts = words
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty());
-                self.read(&node(Content::List(parts.map(text).collect())))
-            }
-            Self::Flag
-            | Self::Whole
-            | Self::Count
-            | Self::Money
-            | Self::Price
-            | Self::Factor
-            | Self::Share
-            | Self::Any => {
-                let value = toml::read_value(words).unwrap_or_else(|_| text(words));
-                self.read(&value)
-            }
+        let is_list = matches!(self, Self::Texts | Self::EnvNames);
+        let is_number = matches!(
+            self,
+            Self::Whole | Self::Count | Self::Money | Self::Price | Self::Factor | Self::Share
+        );
+        if is_list {
+            let parts = words.split(',').map(str::trim);
+            let parts = parts.filter(|part| !part.is_empty());
+            self.read(&node(Content::List(parts.map(text).collect())))
+        } else if is_number || matches!(self, Self::Flag | Self::Any) {
+            self.read(&toml::read_value(words).unwrap_or_else(|_| text(words)))
+        } else {
+            self.read(&text(words))
         }
     }
 
@@ -157,128 +129,85 @@ impl Kind {
         format!("{found} does not fit here, write {}", self.expects())
     }
 
-    fn of_text(self, text: &str) -> Result<Option<Value>, String> {
-        let own = || Value::Text(text.to_owned());
-        let whole = !text.trim().is_empty();
+    /// The value that a node is; nothing where it does not fit. The error says why in words of
+    /// its own.
+    fn fit(self, node: &Node) -> Result<Option<Value>, String> {
+        let text = |fits: fn(&str) -> bool| node.text().filter(|text| fits(text));
+        let own = |fits: fn(&str) -> bool| text(fits).map(|text| Value::Text(text.to_owned()));
         Ok(match self {
-            Self::Text => whole.then(own),
-            Self::Url => is_url(text).then(own),
-            Self::Store => is_store(text).then(own),
-            Self::Address => is_address(text).then(own),
-            Self::EnvName => is_env_name(text).then(own),
-            Self::EnvNames => is_env_name(text).then(|| Value::Texts(vec![text.to_owned()])),
-            Self::Span => span::read(text).filter(|span| span.0 > 0).map(Value::Span),
-            Self::SpanFrom(min) => span::read(text)
-                .filter(|span| span.0 >= min)
-                .map(Value::Span),
-            Self::Header => is_header(text).then(|| Value::Hidden(Hidden::new(text))),
-            Self::Choice(words) if words.contains(&text) => Some(own()),
-            Self::Choice(words) => return Err(like::unknown("word", text, words)),
-            Self::Texts
-            | Self::Flag
-            | Self::Whole
-            | Self::Count
-            | Self::Money
-            | Self::Price
-            | Self::Factor
-            | Self::Share
-            | Self::Any
-            | Self::NotYet(_) => None,
+            Self::Text => own(|text| !text.trim().is_empty()),
+            Self::Url => own(is_url),
+            Self::Store => own(is_store),
+            Self::Address => own(is_address),
+            Self::EnvName => own(is_env_name),
+            Self::Header => text(is_header).map(|text| Value::Hidden(Hidden::new(text))),
+            Self::Choice(words) => match node.text() {
+                Some(text) if !words.contains(&text) => {
+                    return Err(suggest::unknown("word", text, words));
+                }
+                Some(_) | None => own(|_| true),
+            },
+            Self::Texts => Self::Text.each(node)?,
+            Self::EnvNames => match text(is_env_name) {
+                Some(text) => Some(Value::Texts(vec![text.to_owned()])),
+                None => Self::EnvName.each(node)?,
+            },
+            Self::Flag => flag(node),
+            Self::Whole => whole(node, 0),
+            Self::Count => whole(node, 1),
+            Self::Money => real(node, 0.0..=1e9),
+            Self::Price => real(node, 0.0..=1e6).filter(|_| node.real().and_then(exact).is_some()),
+            Self::Factor => real(node, 1.0..=1_000.0),
+            Self::Share => real(node, 0.0..=1.0),
+            Self::Span => span(node, 1),
+            Self::SpanFrom(min) => span(node, min),
+            Self::Any => Some(Value::Any(node.to_json())),
+            Self::NotYet(what) => {
+                return Err(format!(
+                    "would have no effect, {what} are not yet in this build: remove it"
+                ));
+            }
         })
     }
 
-    fn of_whole(self, whole: i128) -> Option<Value> {
-        let least = match self {
-            Self::Whole => 0,
-            Self::Count => 1,
-            Self::Money | Self::Price | Self::Factor | Self::Share => {
-                return self.of_real(whole as f64);
-            }
-            Self::Text
-            | Self::Texts
-            | Self::Flag
-            | Self::Span
-            | Self::SpanFrom(_)
-            | Self::Url
-            | Self::Store
-            | Self::Address
-            | Self::EnvName
-            | Self::EnvNames
-            | Self::Header
-            | Self::Choice(_)
-            | Self::Any
-            | Self::NotYet(_) => return None,
+    /// A list of texts of this kind.
+    fn each(self, node: &Node) -> Result<Option<Value>, String> {
+        let Some(list) = node.list() else {
+            return Ok(None);
         };
-        // Counts of every kind fit in 32 bits but tokens, which fit in 53.
-        let most = 1_i128 << 53;
-        let whole = (least..=most).contains(&whole).then_some(whole)?;
-        u64::try_from(whole).ok().map(Value::Whole)
+        let mut texts = Vec::new();
+        for element in list {
+            texts.extend(self.read(element)?.words());
+        }
+        Ok(Some(Value::Texts(texts)))
     }
+}
 
-    fn of_real(self, real: f64) -> Option<Value> {
-        let range = match self {
-            Self::Money => 0.0..=1e9,
-            Self::Price if exact(real).is_none() => return None,
-            Self::Price => 0.0..=1e6,
-            Self::Factor => 1.0..=1_000.0,
-            Self::Share => 0.0..=1.0,
-            Self::Text
-            | Self::Texts
-            | Self::Flag
-            | Self::Whole
-            | Self::Count
-            | Self::Span
-            | Self::SpanFrom(_)
-            | Self::Url
-            | Self::Store
-            | Self::Address
-            | Self::EnvName
-            | Self::EnvNames
-            | Self::Header
-            | Self::Choice(_)
-            | Self::Any
-            | Self::NotYet(_) => return None,
-        };
-        range.contains(&real).then_some(Value::Real(real))
-    }
+fn flag(node: &Node) -> Option<Value> {
+    let Content::Flag(flag) = node.content else {
+        return None;
+    };
+    Some(Value::Flag(flag))
+}
 
-    fn of_list(self, list: &[Node]) -> Result<Option<Value>, String> {
-        let one = match self {
-            Self::Texts => Self::Text,
-            Self::EnvNames => Self::EnvName,
-            Self::Text
-            | Self::Flag
-            | Self::Whole
-            | Self::Count
-            | Self::Money
-            | Self::Price
-            | Self::Factor
-            | Self::Share
-            | Self::Span
-            | Self::SpanFrom(_)
-            | Self::Url
-            | Self::Store
-            | Self::Address
-            | Self::EnvName
-            | Self::Header
-            | Self::Choice(_)
-            | Self::Any
-            | Self::NotYet(_) => return Ok(None),
-        };
-        let texts = list.iter().map(|node| match one.read(node)? {
-            Value::Text(text) => Ok(text),
-            Value::Whole(_)
-            | Value::Real(_)
-            | Value::Flag(_)
-            | Value::Span(_)
-            | Value::Texts(_)
-            | Value::Hidden(_)
-            | Value::Any(_) => Err(one.refusal(node.what())),
-        });
-        texts
-            .collect::<Result<_, _>>()
-            .map(|texts| Some(Value::Texts(texts)))
-    }
+fn whole(node: &Node, least: i128) -> Option<Value> {
+    let Content::Whole(whole) = node.content else {
+        return None;
+    };
+    // Counts of every kind fit in 32 bits but tokens, which fit in 53.
+    let fits = (least..=1 << 53).contains(&whole);
+    let whole = u64::try_from(whole).ok().filter(|_| fits);
+    whole.map(Value::Whole)
+}
+
+fn real(node: &Node, range: RangeInclusive<f64>) -> Option<Value> {
+    let real = node.real().filter(|real| range.contains(real));
+    real.map(Value::Real)
+}
+
+fn span(node: &Node, least: u64) -> Option<Value> {
+    let span = node.text().and_then(span::read);
+    span.filter(|span| span.0 >= least).map(Value::Span)
 }
 
 fn is_url(text: &str) -> bool {

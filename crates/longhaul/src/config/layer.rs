@@ -9,7 +9,7 @@ use crate::config::fault::{Fault, Spot};
 use crate::config::key::{self, Found};
 use crate::config::value::Value;
 use crate::inside::{self, Unread};
-use crate::written::{Content, Malformed, Node, Place, plain_line, toml};
+use crate::written::{Malformed, Node, Place, plain_line, toml};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -93,7 +93,7 @@ impl Walk<'_> {
     }
 
     fn node(&mut self, path: &[&str], node: &Node) {
-        let Content::Table(entries) = &node.content else {
+        let Some(entries) = node.table() else {
             let known = key::siblings(&[path, &["*"]].concat());
             let mut message = format!("`{}` is a table, not {}", path.join("."), node.what());
             if let Some(one) = known.first() {
@@ -137,7 +137,7 @@ fn unknown(path: &[&str]) -> String {
         "" => name.to_owned(),
         _ => format!("{before}.{name}"),
     };
-    let near = longhaul_engine::like::nearest(name, names.iter().map(String::as_str));
+    let near = longhaul_core::suggest::nearest(name, names.iter().map(String::as_str));
     let near = near.map(whole);
     let elsewhere = || key::KEYS.iter().find(|key| last(key.path) == name);
     match near.or_else(|| elsewhere().map(|key| key.path.to_owned())) {

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::suggest;
+
 use crate::config::confine;
 use crate::config::dotenv;
 use crate::config::env::Env;
@@ -15,9 +17,8 @@ use crate::config::kind::Kind;
 use crate::config::layer::{self, Owner};
 use crate::config::settings::Config;
 use crate::config::surroundings::{FILE_NAME, Surroundings};
-use crate::config::value::{Origin, Setting};
+use crate::config::value::{Origin, Setting, Value};
 use crate::config::whole;
-use crate::like;
 use crate::trust::VARIABLE;
 use crate::written::{plain_line, toml};
 
@@ -131,17 +132,19 @@ impl Pile {
         for key in KEYS {
             let Some(text) = key.default else { continue };
             let read = toml::read_value(text).map_err(|fault| fault.message);
-            match read.and_then(|node| key.kind.read(&node)) {
-                Ok(value) => {
-                    let origin = Origin::Default;
-                    self.settings
-                        .insert(key.path.to_owned(), Setting { value, origin });
-                }
-                Err(message) => self.faults.push(Fault {
-                    spot: Spot::Default(key.path),
-                    message,
-                }),
-            }
+            let read = read.and_then(|node| key.kind.read(&node));
+            self.put(key.path, Origin::Default, read);
+        }
+    }
+
+    /// Sets what was read, or notes why it can't be.
+    fn put(&mut self, path: &str, origin: Origin, read: Result<Value, String>) {
+        match read {
+            Ok(value) => self.set(path, Setting { value, origin }),
+            Err(message) => self.faults.push(Fault {
+                spot: whole::spot(&origin),
+                message,
+            }),
         }
     }
 
@@ -176,19 +179,11 @@ impl Pile {
             let Some(words) = here.var(&name) else {
                 continue;
             };
-            match key.kind.read_words(words) {
-                Ok(value) => {
-                    let origin = match here.filed.contains(&name) {
-                        true => Origin::EnvFile(name),
-                        false => Origin::Environment(name),
-                    };
-                    self.set(key.path, Setting { value, origin });
-                }
-                Err(message) => self.faults.push(Fault {
-                    spot: Spot::Environment(name),
-                    message,
-                }),
-            }
+            let origin = match here.filed.contains(&name) {
+                true => Origin::EnvFile(name),
+                false => Origin::Environment(name),
+            };
+            self.put(key.path, origin, key.kind.read_words(words));
         }
     }
 
@@ -199,19 +194,10 @@ impl Pile {
                 Found::Key(key) => key.kind.read_words(&flag.words),
                 Found::Table | Found::Unknown => {
                     let known: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
-                    Err(like::unknown("key", &flag.key, &known))
+                    Err(suggest::unknown("key", &flag.key, &known))
                 }
             };
-            match read {
-                Ok(value) => {
-                    let origin = Origin::Flag(flag.name.clone());
-                    self.set(&flag.key, Setting { value, origin });
-                }
-                Err(message) => self.faults.push(Fault {
-                    spot: Spot::Flag(flag.name.clone()),
-                    message,
-                }),
-            }
+            self.put(&flag.key, Origin::Flag(flag.name.clone()), read);
         }
     }
 }

@@ -242,21 +242,19 @@ impl Config {
 
     /// A text.
     pub fn text(&self, path: &str) -> Option<&str> {
-        match &self.settings.get(path)?.value {
-            Value::Text(text) => Some(text),
-            Value::Whole(_) | Value::Real(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
-        }
+        let Value::Text(text) = &self.settings.get(path)?.value else {
+            return None;
+        };
+        Some(text)
     }
 
     /// Texts; none are an empty list.
     pub fn texts(&self, path: &str) -> Vec<String> {
-        match self.settings.get(path).map(|setting| &setting.value) {
-            Some(Value::Texts(texts)) => texts.clone(),
-            Some(Value::Text(_) | Value::Whole(_) | Value::Real(_)) => Vec::new(),
-            Some(Value::Flag(_) | Value::Span(_)) => Vec::new(),
-            Some(Value::Hidden(_) | Value::Any(_)) | None => Vec::new(),
-        }
+        let Some(Value::Texts(texts)) = self.settings.get(path).map(|setting| &setting.value)
+        else {
+            return Vec::new();
+        };
+        texts.clone()
     }
 
     /// Yes or no; no unless it is set.
@@ -267,29 +265,26 @@ impl Config {
 
     /// A whole number.
     pub fn whole(&self, path: &str) -> Option<u64> {
-        match self.settings.get(path)?.value {
-            Value::Whole(whole) => Some(whole),
-            Value::Text(_) | Value::Real(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
-        }
+        let Value::Whole(whole) = &self.settings.get(path)?.value else {
+            return None;
+        };
+        Some(*whole)
     }
 
     /// A number.
     pub fn real(&self, path: &str) -> Option<f64> {
-        match self.settings.get(path)?.value {
-            Value::Real(real) => Some(real),
-            Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
-            Value::Span(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
-        }
+        let Value::Real(real) = &self.settings.get(path)?.value else {
+            return None;
+        };
+        Some(*real)
     }
 
     /// A span of time.
     pub fn span(&self, path: &str) -> Option<Millis> {
-        match self.settings.get(path)?.value {
-            Value::Span(span) => Some(span),
-            Value::Text(_) | Value::Whole(_) | Value::Flag(_) => None,
-            Value::Real(_) | Value::Texts(_) | Value::Hidden(_) | Value::Any(_) => None,
-        }
+        let Value::Span(span) = &self.settings.get(path)?.value else {
+            return None;
+        };
+        Some(*span)
     }
 }
 

@@ -189,12 +189,11 @@ impl Setting {
                 all.push(more.origin);
                 Origin::Together(all)
             }
-            Origin::UserFile(..) | Origin::ProjectFile(..) => {
-                Origin::Together(vec![self.origin, more.origin])
-            }
-            Origin::Environment(_) | Origin::EnvFile(_) | Origin::Flag(_) => {
-                Origin::Together(vec![self.origin, more.origin])
-            }
+            one @ (Origin::UserFile(..)
+            | Origin::ProjectFile(..)
+            | Origin::Environment(_)
+            | Origin::EnvFile(_)
+            | Origin::Flag(_)) => Origin::Together(vec![one, more.origin]),
         };
         Self {
             value: Value::Texts(words),

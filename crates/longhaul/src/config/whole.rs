@@ -38,15 +38,11 @@ fn ways_out(settings: &BTreeMap<String, Setting>) -> Vec<Fault> {
             faults.push(fault(setting, &format!("`outbound.allow`: {bad}")));
         }
     }
-    if let Some(setting) = settings.get(DELIVER) {
-        let bad = match &setting.value {
-            Value::Any(Json::String(text)) => text.parse::<Deliver>().err(),
-            Value::Any(_) | Value::Text(_) | Value::Texts(_) | Value::Hidden(_) => None,
-            Value::Whole(_) | Value::Real(_) | Value::Flag(_) | Value::Span(_) => None,
-        };
-        if let Some(bad) = bad {
-            faults.push(fault(setting, &format!("`{DELIVER}`: {bad}")));
-        }
+    if let Some(setting) = settings.get(DELIVER)
+        && let Value::Any(Json::String(text)) = &setting.value
+        && let Err(bad) = text.parse::<Deliver>()
+    {
+        faults.push(fault(setting, &format!("`{DELIVER}`: {bad}")));
     }
     faults
 }
@@ -67,8 +63,8 @@ pub(crate) fn spot(origin: &Origin) -> Spot {
         Origin::UserFile(path, line) | Origin::ProjectFile(path, line) => at(path, *line),
         Origin::Environment(name) | Origin::EnvFile(name) => Spot::Environment(name.clone()),
         Origin::Flag(name) => Spot::Flag(name.clone()),
-        Origin::Together(all) => all.last().map_or(Spot::Default("providers"), spot),
-        Origin::Default => Spot::Default("providers"),
+        Origin::Together(all) => all.last().map_or(Spot::Default, spot),
+        Origin::Default => Spot::Default,
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
-use longhaul_engine::like::nearest;
+use longhaul_core::suggest::nearest;
 
 use crate::config::dotenv;
 use crate::config::env::Env;

@@ -2,12 +2,12 @@
 //!
 //! Never: quotes what stands there. It may be a secret.
 
+use longhaul_core::suggest;
 use longhaul_tool::mcp::OAuth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::config::env::Env;
-use crate::like;
 use crate::mcp::expand::{Unfilled, expand};
 use crate::mcp::fields::{Fields, what};
 use crate::written::{Place, PlaceIndex};
@@ -56,7 +56,7 @@ pub(crate) fn read(index: &PlaceIndex<'_>, value: &RawValue) -> Found {
             "scopes" => taken.scopes(),
             "callbackPort" => taken.port(),
             _ => {
-                let said = like::unknown("key", &key, KEYS);
+                let said = suggest::unknown("key", &key, KEYS);
                 found
                     .notes
                     .push((at, format!("`oauth`: {said}; it is passed over")));

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 use longhaul_tool::mcp::{Elicitation, OAuth};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::like;
 use crate::mcp::fields::{Fields, what};
 use crate::mcp::oauth;
 use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
@@ -78,7 +78,7 @@ pub(crate) fn read(text: &str) -> Read {
             }
             "mcpServers" => servers = Some(value),
             _ => {
-                let said = like::unknown("key", &key, &["mcpServers"]);
+                let said = suggest::unknown("key", &key, &["mcpServers"]);
                 read.notes.push(remark(at, &said));
             }
         }
@@ -172,7 +172,7 @@ impl<'a> Sheet<'a> {
                     let at = self.index.place_of(value.get());
                     if !KEYS.contains(&key.as_str()) {
                         let said =
-                            format!("{}; it is passed over", like::unknown("key", &key, KEYS));
+                            format!("{}; it is passed over", suggest::unknown("key", &key, KEYS));
                         self.note(at, &said);
                     } else if fields.insert(key.clone(), value).is_some() {
                         self.note(
@@ -232,7 +232,7 @@ impl<'a> Sheet<'a> {
                 return None;
             }
             Some(other) => {
-                let said = like::unknown("type", other, &["stdio", "http", "streamable-http"]);
+                let said = suggest::unknown("type", other, &["stdio", "http", "streamable-http"]);
                 self.problem(at, &said);
                 return None;
             }
@@ -397,7 +397,7 @@ impl<'a> Sheet<'a> {
             Some("defaults") => Elicitation::Defaults,
             Some("decline") | None => Elicitation::Decline,
             Some(other) => {
-                let said = like::unknown("elicitation", other, &["decline", "defaults"]);
+                let said = suggest::unknown("elicitation", other, &["decline", "defaults"]);
                 self.problem(self.index.place_of(value.get()), &said);
                 Elicitation::Decline
             }

@@ -1,4 +1,4 @@
-//! Finds the word that was meant.
+//! Says that a word is not known, and which one may have been meant.
 //!
 //! Never: decides by it. A likeness is said to a person and never acted upon.
 
@@ -18,8 +18,20 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
+/// That a word is not known, and the way on: the one that was meant, or all there are.
+pub fn unknown(what: &str, word: &str, known: &[&str]) -> String {
+    match nearest(word, known.iter().copied()) {
+        Some(name) => format!("unknown {what} `{word}`, did you mean `{name}`?"),
+        None if known.is_empty() => format!("unknown {what} `{word}`, there are none"),
+        None => format!(
+            "unknown {what} `{word}`, there are `{}`",
+            known.join("`, `")
+        ),
+    }
+}
+
 /// The known words, the most alike first.
-pub(crate) fn sorted<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn sorted<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut all: Vec<&str> = known.into_iter().collect();
     all.sort_by(|one, other| likeness(word, other).total_cmp(&likeness(word, one)));
     all
