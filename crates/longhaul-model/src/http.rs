@@ -10,6 +10,8 @@ mod limits;
 mod made;
 pub(crate) mod trouble;
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
@@ -23,7 +25,8 @@ pub use crate::http::trouble::Trouble;
 /// A server that questions go to. A copy shares its connections.
 #[derive(Debug, Clone)]
 pub struct Http {
-    client: Client,
+    /// Made when first used: a client for TLS reads the machine's certificates.
+    client: Arc<OnceLock<Client>>,
     base: Url,
     limits: Limits,
     made: Made,
@@ -32,14 +35,20 @@ pub struct Http {
 impl Http {
     /// The way to the server at this address, such as `https://api.anthropic.com`.
     pub fn new(base: &str, limits: Limits) -> Result<Self, Trouble> {
-        let base = client::address(base)?;
-        let made = Made::default();
         Ok(Self {
-            client: client::client(&base, limits.connect, &made)?,
-            base,
+            client: Arc::default(),
+            base: client::address(base)?,
             limits,
-            made,
+            made: Made::default(),
         })
+    }
+
+    fn client(&self) -> Result<&Client, Trouble> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = client::client(&self.base, self.limits.connect, &self.made)?;
+        Ok(self.client.get_or_init(|| client))
     }
 
     /// What binds each exchange.
@@ -71,7 +80,7 @@ impl Http {
 
     /// Asks for what lies at an address, once.
     pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Answer, Trouble> {
-        let request = self.client.get(url.clone()).headers(headers.clone());
+        let request = self.client()?.get(url.clone()).headers(headers.clone());
         self.begin(request).await
     }
 
@@ -96,7 +105,7 @@ impl Http {
     }
 
     async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Answer, Trouble> {
-        let request = self.client.post(url.clone()).headers(headers.clone());
+        let request = self.client()?.post(url.clone()).headers(headers.clone());
         self.begin(request.body(body)).await
     }
 

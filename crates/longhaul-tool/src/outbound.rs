@@ -10,8 +10,8 @@ pub(crate) mod hop;
 mod names;
 
 use std::error::Error as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,13 +43,38 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The guarded client.
 #[derive(Debug, Clone)]
 pub struct Guarded {
-    /// Two, because a name may mean a private address to one and not to the other.
-    public: Client,
-    private: Client,
-    /// Why there is no TLS on this machine.
-    no_tls: Option<String>,
+    clients: Arc<Clients>,
     doors: Doors,
     clock: Arc<dyn Clock>,
+}
+
+/// The clients, each made when it is first used: reading the machine's certificates takes
+/// longer than a whole run that needs none.
+#[derive(Debug)]
+struct Clients {
+    names: Arc<dyn Names>,
+    /// By whether names may mean private addresses, then by whether TLS is spoken. The
+    /// error is why there is none.
+    made: [[OnceLock<Result<Client, String>>; 2]; 2],
+}
+
+impl Clients {
+    fn client(&self, private: bool, is_secure: bool) -> Result<&Client, String> {
+        let made = &self.made[usize::from(private)][usize::from(is_secure)];
+        let made = made.get_or_init(|| {
+            with_provider();
+            let names = Arc::clone(&self.names);
+            let builder = builder(Sieve { names, private });
+            let built = match is_secure {
+                true => builder.build(),
+                // A machine without certificates can still talk without TLS.
+                false => builder.tls_certs_only([]).build(),
+            };
+            built.map_err(|why| cause(&why))
+        });
+        made.as_ref()
+            .map_err(|why| format!("no secure connection can be made here: {why}"))
+    }
 }
 
 /// What came of a request, and from where in the end.
@@ -71,40 +96,18 @@ pub(crate) struct Unlanded {
 
 impl Guarded {
     /// The way out through these doors.
-    pub fn new(doors: Doors, clock: Arc<dyn Clock>) -> Result<Self, OutboundError> {
+    pub fn new(doors: Doors, clock: Arc<dyn Clock>) -> Self {
         Self::with_names(doors, clock, Arc::new(System))
     }
 
-    /// The same with somebody else who knows the addresses of names.
-    pub fn with_names(
-        doors: Doors,
-        clock: Arc<dyn Clock>,
-        names: Arc<dyn Names>,
-    ) -> Result<Self, OutboundError> {
-        with_provider();
-        let made = |private| {
-            let names = Arc::clone(&names);
-            builder(Sieve { names, private })
-        };
-        let plain = |private| {
-            let built = made(private).tls_certs_only([]).build();
-            built.map_err(|why| OutboundError::Failed {
-                url: "the network".into(),
-                why: cause(&why),
-            })
-        };
-        // A machine without certificates can still talk without TLS.
-        let (public, private, no_tls) = match (made(false).build(), made(true).build()) {
-            (Ok(public), Ok(private)) => (public, private, None),
-            (Err(why), _) | (_, Err(why)) => (plain(false)?, plain(true)?, Some(cause(&why))),
-        };
-        Ok(Self {
-            public,
-            private,
-            no_tls,
+    /// The same with another resolver of names.
+    pub fn with_names(doors: Doors, clock: Arc<dyn Clock>, names: Arc<dyn Names>) -> Self {
+        let made = Default::default();
+        Self {
+            clients: Arc::new(Clients { names, made }),
             doors,
             clock,
-        })
+        }
     }
 
     /// Sends a request and says where it ended.
@@ -164,16 +167,12 @@ impl Guarded {
         if !is_open(&host, pass) {
             return Err(forbidden(url, INSIDE));
         }
-        if let (Some(why), "https") = (&self.no_tls, url.scheme()) {
-            return Err(failed(
-                url,
-                format!("no secure connection can be made here: {why}"),
-            ));
-        }
-        let client = match pass {
-            Pass::Public => &self.public,
-            Pass::Private | Pass::Named => &self.private,
+        let private = match pass {
+            Pass::Public => false,
+            Pass::Private | Pass::Named => true,
         };
+        let client = self.clients.client(private, url.scheme() == "https");
+        let client = client.map_err(|why| failed(url, why))?;
         let request = client
             .request(hop.method.clone(), url.clone())
             .headers(hop.headers.clone())

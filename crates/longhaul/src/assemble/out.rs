@@ -44,8 +44,7 @@ impl Out {
         if sends::outbound(config).is_some_and(|thing| !Warden::of(config).may(&thing).allows()) {
             open = doors(&yours(config))?;
         }
-        let guarded = Guarded::new(open, Arc::clone(clock)).map_err(|bad| bad.to_string())?;
-        let guarded = Arc::new(guarded);
+        let guarded = Arc::new(Guarded::new(open, Arc::clone(clock)));
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
         let log = LogInteraction::new(log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
