@@ -4,7 +4,8 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::{cassette_file, cassette_folder, mask};
+use longhaul::assemble::redactor::known_secrets;
+use longhaul::assemble::{cassette_file, cassette_folder};
 use longhaul_core::id::RunId;
 use longhaul_engine::handle::Came;
 use longhaul_model::cassette::{Header, Recorder};
@@ -55,7 +56,7 @@ impl Export {
             }
             let path = self.path(&house.config, run)?;
             let folder = cassette_folder(&house.config);
-            let recorder = Recorder::new(mask(&secrets));
+            let recorder = Recorder::new(known_secrets(&secrets));
             let opened = recorder.open(&folder);
             opened
                 .with_context(|| format!("no cassette can be written to {}", folder.display()))?;

@@ -8,11 +8,12 @@ use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
+use longhaul::assemble::redactor::ProjectRedactor;
+use longhaul_core::port::redact::Redact as _;
+use longhaul_core::redact::Redactor;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::KEY_PREFIX;
-use longhaul_model::cassette::Mask;
-use longhaul_tool::mcp::without_tokens;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -112,12 +113,13 @@ fn heard(style: Style) -> Targets {
 /// Takes the same secrets out of lines as out of what is kept, and the tokens of
 /// logins, however they are spelled.
 #[derive(Debug)]
-struct Filter(Mask);
+struct Filter(ProjectRedactor);
 
 impl Filter {
     fn new(secrets: &[(String, String)]) -> Self {
         let secrets = secrets.iter();
-        Self(Mask::new(secrets.map(|(name, value)| (&**name, &**value))))
+        let secrets = secrets.map(|(name, value)| (&**name, &**value));
+        Self(ProjectRedactor(Redactor::new(secrets)))
     }
 
     fn clean_all(&self, fields: &mut Fields) {
@@ -139,7 +141,7 @@ impl Filter {
     }
 
     fn clean(&self, line: &str) -> String {
-        without_keys(&self.0.hide(without_tokens(line).into_owned()))
+        without_keys(&self.0.redact(line))
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::{House, cassette_file, cassette_folder, mask, replay};
+use longhaul::assemble::redactor::known_secrets;
+use longhaul::assemble::{House, cassette_file, cassette_folder, replay};
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{Header, Recorder};
@@ -54,7 +55,7 @@ impl TapeArgs {
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
             cassette_file(&config, name).map_err(Failure::usage)?;
         }
-        let recorder = Arc::new(Recorder::new(mask(&config)));
+        let recorder = Arc::new(Recorder::new(known_secrets(&config)));
         let folder = cassette_folder(&config);
         let opened = recorder.open(&folder);
         opened.with_context(|| format!("no cassette can be written to {}", folder.display()))?;

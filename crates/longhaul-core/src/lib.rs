@@ -16,6 +16,7 @@ pub mod picture;
 pub mod policy;
 pub mod port;
 pub mod raw;
+pub mod redact;
 pub mod request;
 pub mod schema;
 pub mod spelling;

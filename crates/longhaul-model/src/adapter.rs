@@ -11,6 +11,7 @@ use bytes::Bytes;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Reply, StopReason};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::time::Clock;
 use longhaul_core::usage::{Tariff, Usage};
@@ -21,7 +22,7 @@ use crate::guess::Guess;
 use crate::http::Http;
 use crate::kept::{Kept, Weighs};
 use crate::pictures::Pictures;
-use crate::secrets::Secrets;
+use crate::secrets;
 use crate::settings::{BadSettings, Login, Settings};
 use crate::spell;
 use crate::table::{self, Row};
@@ -132,7 +133,7 @@ impl<W: Wire> Adapter<W> {
             provider: settings.provider,
             http,
             headers,
-            secrets: Secrets::new(settings.key.as_ref(), &settings.headers),
+            secrets: secrets::redactor(settings.key.as_ref(), &settings.headers),
             clock,
         };
         Ok(Self {
@@ -151,14 +152,18 @@ impl<W: Wire> Adapter<W> {
     /// The name that we asked for is no secret, whatever a header says.
     fn plain_name(&self, said: Option<String>) -> String {
         match said {
-            Some(said) if said != self.model => self.line.secrets.hide(said),
+            Some(said) if said != self.model => self.plain(&said),
             Some(_) | None => self.model.clone(),
         }
     }
 
+    fn plain(&self, said: &str) -> String {
+        self.line.secrets.redact(said).into_owned()
+    }
+
     fn plain_stop(&self, stop: StopReason) -> StopReason {
         match stop {
-            StopReason::Other(said) => StopReason::Other(self.line.secrets.hide(said)),
+            StopReason::Other(said) => StopReason::Other(self.plain(&said)),
             StopReason::EndTurn
             | StopReason::ToolUse
             | StopReason::MaxTokens

@@ -7,12 +7,13 @@ mod said;
 mod wait;
 
 use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::port::redact::Redact as _;
+use longhaul_core::redact::Redactor;
 use longhaul_core::time::Timestamp;
 use reqwest::header::HeaderMap;
 
 use crate::blame::said::Said;
 use crate::http::trouble::Trouble;
-use crate::secrets::Secrets;
 
 /// So many letters of a failure are kept for people.
 const LETTERS_MAX: usize = 500;
@@ -29,14 +30,14 @@ const REQUEST_IDS: &[&str] = &["request-id", "x-request-id", "cf-ray"];
 #[derive(Debug)]
 pub(crate) struct Blame<'a> {
     pub(crate) provider: &'a str,
-    pub(crate) secrets: &'a Secrets,
+    pub(crate) secrets: &'a Redactor,
     pub(crate) now: Timestamp,
 }
 
 impl Blame<'_> {
     /// An answer whose status says no, as far as its body came.
     pub(crate) fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        let said = Said::read(self.secrets.mend(body));
+        let said = self.said(body);
         let words = match redirect(status, headers) {
             Some(there) => format!("{there}. {}", said.words),
             None => said.words.clone(),
@@ -51,7 +52,7 @@ impl Blame<'_> {
 
     /// An error that came inside an answer that had begun well.
     pub(crate) fn told(&self, headers: &HeaderMap, error: &str) -> Failure {
-        let said = Said::read(error.as_bytes());
+        let said = Said::read(error);
         let kind = said
             .name()
             .map_or(String::new(), |name| format!(" ({name})"));
@@ -75,7 +76,7 @@ impl Blame<'_> {
     /// An answer that came whole and is no reply, such as a proxy's page.
     pub(crate) fn strange(&self, headers: &HeaderMap, what: &str, body: &[u8]) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES)];
-        let said = Said::read(self.secrets.mend(body)).words;
+        let said = self.said(body).words;
         self.nonsense(headers, &format!("{what}; it says: {said}"))
     }
 
@@ -96,6 +97,13 @@ impl Blame<'_> {
         };
         let message = format!("{}: {trouble}", self.provider);
         self.failure(class, &message, headers.map(|headers| (200, headers)))
+    }
+
+    /// What a body says that may have been cut off, without the half of a secret at its end.
+    fn said(&self, body: &[u8]) -> Said {
+        let text = String::from_utf8_lossy(body);
+        let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        Said::read(self.secrets.without_partial_end(text))
     }
 
     fn failure(
@@ -120,14 +128,14 @@ impl Blame<'_> {
     fn request_id(&self, headers: &HeaderMap) -> Option<String> {
         let mut ids = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
         let id = ids.find_map(|value| value.to_str().ok())?;
-        let plain = !id.is_empty() && id.len() <= REQUEST_ID_MAX && !self.secrets.are_in(id);
+        let plain = !id.is_empty() && id.len() <= REQUEST_ID_MAX && !self.secrets.finds(id);
         plain.then(|| id.to_owned())
     }
 
     /// A text for people: on one line, short, and without secrets. They go before
     /// the cut: half a key is a secret too.
     fn words(&self, text: &str) -> String {
-        let text = self.secrets.hide(text.to_owned());
+        let text = self.secrets.redact(text);
         let text: String = text
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })

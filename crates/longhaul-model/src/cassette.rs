@@ -7,10 +7,8 @@
 //! Never: asks a model, or answers another question than the one that was recorded.
 
 mod diff;
-mod mask;
 mod record;
 mod tape;
-mod unwrapped;
 
 use std::sync::Arc;
 
@@ -18,13 +16,14 @@ use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, NOW_HEADING, Quote};
+use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::redact::Redactor;
 use longhaul_core::usage::{Micros, Price, Tariff};
 
 use crate::cassette::tape::{Answer, Exchange};
 use crate::scripted::pieces;
 
-pub use crate::cassette::mask::Mask;
 pub use crate::cassette::record::{Recorder, Recording};
 pub use crate::cassette::tape::{Header, Tape, TapeError};
 
@@ -41,18 +40,18 @@ const FREE: Price = Price {
 pub struct CassetteModel {
     name: String,
     tape: Tape,
-    mask: Mask,
+    redactor: Redactor,
     strict: bool,
 }
 
 impl CassetteModel {
-    /// Answers from this tape only what was asked when it was recorded; the mask is
+    /// Answers from this tape only what was asked when it was recorded; the redactor is
     /// the one that took secrets out of it.
-    pub const fn new(name: String, tape: Tape, mask: Mask) -> Self {
+    pub const fn new(name: String, tape: Tape, redactor: Redactor) -> Self {
         Self {
             name,
             tape,
-            mask,
+            redactor,
             strict: true,
         }
     }
@@ -87,19 +86,21 @@ impl CassetteModel {
         let Some(question) = exchange.question.as_ref().filter(|_| self.strict) else {
             return Ok(());
         };
-        let masked = |text: &str| self.mask.hide(text.to_owned());
         if let Some(system) = &question.system {
-            let now = masked(words(&ask.system));
+            let now = self.redactor.redact(words(&ask.system));
             diff::texts("the system prompt", steady(system), steady(&now))?;
         }
         if let Some(tools) = &question.tools {
             diff::json(
                 "the table of tools",
                 tools.as_str(),
-                &masked(words(&ask.tools)),
+                &self.redactor.redact_json_texts(words(&ask.tools)),
             )?;
         }
-        let spelled = |message: &Arc<Message>| masked(RawJson::of(message).as_str());
+        let spelled = |message: &Arc<Message>| {
+            let message = RawJson::of(message);
+            self.redactor.redact_json_texts(message.as_str())
+        };
         let now: Vec<String> = ask
             .messages
             .iter()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use longhaul_core::failure::Failure;
 use longhaul_core::port::model::Ear;
+use longhaul_core::redact::Redactor;
 use longhaul_core::time::Clock;
 use longhaul_core::usage::Usage;
 use reqwest::Url;
@@ -17,7 +18,6 @@ use crate::blame::Blame;
 use crate::http::Http;
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
-use crate::secrets::Secrets;
 use crate::sse::{Event, Events};
 
 /// Somebody who puts a reply together from what a provider sends.
@@ -109,7 +109,7 @@ pub(crate) struct Line {
     pub(crate) http: Http,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::port::redact::Redact as _;
 use longhaul_core::time::Timestamp;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::blame::Blame;
 use crate::http::Http;
 use crate::key::ApiKey;
-use crate::secrets::Secrets;
+use crate::secrets;
 use crate::settings::{self, BadSettings, Login};
 
 /// The longest list that is read. OpenRouter's is the longest there is, with a
@@ -59,7 +60,7 @@ impl fmt::Debug for Asker<'_> {
 
 /// The names of a server's models, in its order.
 pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failure> {
-    let secrets = Secrets::new(asker.key, asker.headers);
+    let secrets = secrets::redactor(asker.key, asker.headers);
     let blame = Blame {
         provider: asker.provider,
         secrets: &secrets,
@@ -87,7 +88,8 @@ pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failu
     let body = body.unwrap_or_default();
     let found = names(&body);
     let found = found.ok_or_else(|| blame.strange(&headers, "it is no list of models", &body))?;
-    Ok(found.into_iter().map(|name| secrets.hide(name)).collect())
+    let found = found.iter().map(|name| secrets.redact(name).into_owned());
+    Ok(found.collect())
 }
 
 /// The names in a list; none: it is none.

@@ -14,7 +14,7 @@ mod models;
 mod ollama;
 pub mod out;
 pub mod providers;
-mod redactor;
+pub mod redactor;
 pub mod sender;
 pub mod slow;
 pub mod supplies;
@@ -54,7 +54,7 @@ use crate::assemble::cassettes::Listened;
 use crate::assemble::eyes::Lookouts;
 use crate::assemble::models::ModelShelf;
 use crate::assemble::out::Out;
-use crate::assemble::redactor::Redactor;
+use crate::assemble::redactor::{ProjectRedactor, known_secrets};
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
 use crate::config::settings::{Config, StoreUrl};
@@ -82,7 +82,7 @@ pub enum AssembleError {
     NotYet(String),
 }
 
-pub use crate::assemble::cassettes::{cassette_file, cassette_folder, mask, replay};
+pub use crate::assemble::cassettes::{cassette_file, cassette_folder, replay};
 pub use crate::assemble::models::script;
 
 /// A store that nobody finds again.
@@ -190,7 +190,7 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         tools: Arc::new(tools),
         supplies: Arc::new(withheld),
         eyes: Arc::new(Lookouts::new(&config, out.guarded, Arc::clone(&clock))),
-        redact: Arc::new(Redactor(mask(&config))),
+        redact: Arc::new(ProjectRedactor(known_secrets(&config))),
         feed: Feed::default(),
         tail: Tail::default(),
         nudges: Nudges::default(),
@@ -275,7 +275,7 @@ pub fn agents(config: &Config, tools: &Toolbox, said: &Path) -> Loaded {
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
     // Known everywhere as what runs are pinned to: without secrets.
-    let redactor = Redactor(mask(config));
+    let redactor = ProjectRedactor(known_secrets(config));
     for one in &mut loaded.agents {
         one.agent = Cleaner(&redactor).agent(one.agent.clone());
     }

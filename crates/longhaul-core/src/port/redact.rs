@@ -43,13 +43,9 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
         if !text.contains('\\') && matches!(self.redact(text), Cow::Borrowed(_)) {
             return json.clone();
         }
-        let mut clean = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
-            let (piece, after) = rest.split_at(piece_end(rest, first));
-            clean.push_str(&clean_piece(self, piece));
-            rest = after;
-        }
+        let clean: String = pieces(text)
+            .map(|(piece, _)| clean_piece(self, piece))
+            .collect();
         // A secret that is JSON itself is in no piece of it.
         if let Cow::Owned(spanned) = self.redact(&without_stand_ins(&clean)) {
             return unreadable(text, named(&spanned));
@@ -57,6 +53,19 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
         // Each piece is JSON by itself, so this never fails; and if it did, the
         // secret would still not be shown.
         RawJson::parse(clean).unwrap_or_else(|_| unreadable(text, None))
+    }
+
+    /// The JSON without them, looked for in texts alone: a secret that is spelled like the
+    /// name of a field does not take its place.
+    fn redact_json_texts(&self, json: &str) -> String {
+        let clean = pieces(json).map(|(piece, after)| {
+            let is_name = after.trim_start().starts_with(':');
+            match piece.starts_with('"') && !is_name {
+                true => clean_piece(self, piece),
+                false => Cow::Borrowed(piece),
+            }
+        });
+        clean.collect()
     }
 
     /// So many bytes at the end of a text may be the beginning of a secret that goes
@@ -92,6 +101,17 @@ fn without_stand_ins(text: &str) -> Cow<'_, str> {
         true => Cow::Borrowed(text),
         false => Cow::Owned(bare + rest),
     }
+}
+
+/// The pieces of a JSON, each with what follows it.
+fn pieces(json: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = json;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let (piece, after) = rest.split_at(piece_end(rest, first));
+        rest = after;
+        Some((piece, after))
+    })
 }
 
 /// Where the first piece of a JSON ends: a text, a number, or what is between them.

@@ -21,9 +21,8 @@ pub(super) struct Said {
 
 impl Said {
     /// Reads the body of an answer.
-    pub(super) fn read(body: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(body);
-        let text = text.trim();
+    pub(super) fn read(body: &str) -> Self {
+        let text = body.trim();
         if text.is_empty() {
             return Self::plain(NOTHING);
         }

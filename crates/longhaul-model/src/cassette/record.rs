@@ -12,14 +12,15 @@ use async_trait::async_trait;
 use longhaul_core::failure::Failure;
 use longhaul_core::id::RunId;
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::redact::Redact as _;
+use longhaul_core::redact::Redactor;
 
-use crate::cassette::mask::Mask;
 use crate::cassette::tape::{Answer, Exchange, Header, Question};
 
 /// Somebody who records one run.
 #[derive(Debug)]
 pub struct Recorder {
-    mask: Mask,
+    redactor: Redactor,
     state: Mutex<State>,
 }
 
@@ -45,9 +46,9 @@ struct Writing {
 
 impl Recorder {
     /// A recorder that lets none of these secrets through.
-    pub fn new(mask: Mask) -> Self {
+    pub fn new(redactor: Redactor) -> Self {
         Self {
-            mask,
+            redactor,
             state: Mutex::default(),
         }
     }
@@ -70,7 +71,7 @@ impl Recorder {
     pub fn begin(&self, run: RunId, header: &Header, path: &Path) -> std::io::Result<()> {
         let mut state = self.lock();
         let (draft, mut file) = state.open.take().ok_or(std::io::ErrorKind::NotFound)?;
-        file.write_all(line(header, &self.mask)?.as_bytes())?;
+        file.write_all(line(header, &self.redactor)?.as_bytes())?;
         state.tape = Some(Writing {
             run,
             draft,
@@ -115,7 +116,7 @@ impl Recorder {
             answer,
         };
         let written =
-            line(&exchange, &self.mask).and_then(|line| tape.file.write_all(line.as_bytes()));
+            line(&exchange, &self.redactor).and_then(|line| tape.file.write_all(line.as_bytes()));
         tape.before = Some(ask.clone());
         match written {
             Ok(()) => state.written += 1,
@@ -167,8 +168,8 @@ fn new_file(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn line(value: &impl serde::Serialize, mask: &Mask) -> std::io::Result<String> {
-    let mut line = mask.hide_in_json(&serde_json::to_string(value)?);
+fn line(value: &impl serde::Serialize, redactor: &Redactor) -> std::io::Result<String> {
+    let mut line = redactor.redact_json_texts(&serde_json::to_string(value)?);
     line.push('\n');
     Ok(line)
 }

@@ -7,9 +7,11 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
 use longhaul_core::port::model::{Answered, Ask, Model};
+use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::Body;
+use longhaul_core::redact::Redactor;
 use longhaul_core::time::Millis;
-use longhaul_model::cassette::{CassetteModel, Header, Mask, Recorder, Tape};
+use longhaul_model::cassette::{CassetteModel, Header, Recorder, Tape};
 use longhaul_model::scripted::{Script, ScriptedModel};
 use tempfile::TempDir;
 
@@ -66,8 +68,8 @@ impl Room {
     }
 }
 
-fn mask() -> Mask {
-    Mask::new([("DOOR", SECRET), ("SHORT", "abc")])
+fn mask() -> Redactor {
+    Redactor::new([("DOOR", SECRET), ("SHORT", "abc")])
 }
 
 /// A first turn, and a second one that is asked twice.
@@ -146,7 +148,7 @@ async fn no_secret_is_on_a_tape() {
             r#"{"a":"{\"b\":\"{{secret:DOOR}}\"}"}"#,
         ),
     ] {
-        assert_eq!(mask().hide(text.into()), hidden);
+        assert_eq!(mask().redact(text), hidden);
     }
 }
 
@@ -251,7 +253,7 @@ async fn a_tape_that_was_cut_or_is_none_is_told_apart() {
 #[tokio::test]
 async fn a_secret_that_is_spelled_like_a_field_breaks_no_tape() {
     let room = Room::new();
-    let recorder = Recorder::new(Mask::new([
+    let recorder = Recorder::new(Redactor::new([
         ("A", "attempt"),
         ("B", "answer"),
         ("C", "line one"),
@@ -268,7 +270,7 @@ async fn a_secret_that_is_spelled_like_a_field_breaks_no_tape() {
     recorder.finish().unwrap().unwrap();
     let tape = Tape::read(&path).unwrap();
     assert_eq!(tape.header().agent, "the {{secret:A}}");
-    let model = CassetteModel::new("c".into(), tape, Mask::default()).loose();
+    let model = CassetteModel::new("c".into(), tape, Redactor::default()).loose();
     let heard = model.reply(&questions()[1], &Heard::default()).await;
     let failure = heard.unwrap_err();
     assert_eq!(

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use longhaul_core::raw::Hash;
 use longhaul_engine::ports::{Found, Models, NoModel};
-use longhaul_model::cassette::{CassetteModel, Mask, Recorder, Tape};
+use longhaul_model::cassette::{CassetteModel, Recorder, Tape};
 
-use crate::assemble::providers::Providers;
+use crate::assemble::redactor::known_secrets;
 use crate::config::known::CASSETTE;
 use crate::config::settings::Config;
 
@@ -78,28 +78,13 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
     Ok(format!("{CASSETTE}/{name}{suffix}"))
 }
 
-/// The secrets of this project, by the names of their variables.
-pub fn mask(config: &Config) -> Mask {
-    let keys = Providers::of(config);
-    let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
-    let mut names = config.secrets();
-    names.extend(keys.cloned());
-    names.sort_unstable();
-    names.dedup();
-    let set = names.iter().flat_map(|name| {
-        let values = config.env.secrets(name).into_iter();
-        values.map(move |value| (name.as_str(), value))
-    });
-    Mask::new(set)
-}
-
 /// The model that plays a cassette.
 pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
     let (name, loose) = parts(said);
     let path = cassette_file(config, name)?;
     without_links(config, &path).map_err(|why| format!("The cassette can't be played: {why}."))?;
     let tape = Tape::read(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
-    let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, mask(config));
+    let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, known_secrets(config));
     Ok(if loose { model.loose() } else { model })
 }
 

@@ -5,20 +5,37 @@
 use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
-use longhaul_model::cassette::Mask;
+use longhaul_core::redact::Redactor;
 use longhaul_tool::mcp::{self, without_tokens};
 
-/// Knows the secrets of a project in the ways they are spelled, and the tokens of
-/// logins that were used.
-#[derive(Debug)]
-pub(crate) struct Redactor(pub(crate) Mask);
+use crate::assemble::providers::Providers;
+use crate::config::settings::Config;
 
-impl Redact for Redactor {
+/// The secrets of this project, by the names of their variables.
+pub fn known_secrets(config: &Config) -> Redactor {
+    let keys = Providers::of(config);
+    let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
+    let mut names = config.secrets();
+    names.extend(keys.cloned());
+    names.sort_unstable();
+    names.dedup();
+    let set = names.iter().flat_map(|name| {
+        let values = config.env.secrets(name).into_iter();
+        values.map(move |value| (name.as_str(), value))
+    });
+    Redactor::new(set)
+}
+
+/// Knows the secrets of a project, and the tokens of logins that were used.
+#[derive(Debug)]
+pub struct ProjectRedactor(pub Redactor);
+
+impl Redact for ProjectRedactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = without_tokens(text);
-        match self.0.finds(&text) {
-            true => Cow::Owned(self.0.hide(text.into_owned())),
-            false => text,
+        match self.0.redact(&text) {
+            Cow::Owned(clean) => Cow::Owned(clean),
+            Cow::Borrowed(_) => text,
         }
     }
 
@@ -37,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_has_begun_may_be_a_secret_or_a_token() {
-        let redactor = Redactor(Mask::new([("KEY", "s3cret-of-a-project")]));
+        let redactor = ProjectRedactor(Redactor::new([("KEY", "s3cret-of-a-project")]));
         let oauth = mcp::OAuth {
             client_secret: Some("t0ken-of-a-login".to_owned()),
             ..mcp::OAuth::default()

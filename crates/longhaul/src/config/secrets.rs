@@ -2,7 +2,7 @@
 //!
 //! Never: what stands behind one.
 
-use longhaul_core::spelling::HIDDEN_FROM;
+use longhaul_core::redact::SECRET_BYTES_MIN;
 
 use crate::config::settings::Config;
 
@@ -16,10 +16,10 @@ pub fn notes(config: &Config) -> Vec<String> {
             ));
         }
         // A shorter value would be found in every other word, so it is left where it is.
-        let is_short = |value: &&str| value.len() < HIDDEN_FROM;
+        let is_short = |value: &&str| value.len() < SECRET_BYTES_MIN;
         values.iter().any(is_short).then(|| {
             format!(
-                "`[secrets] names` lists {name}, whose value has fewer than {HIDDEN_FROM} bytes: \
+                "`[secrets] names` lists {name}, whose value has fewer than {SECRET_BYTES_MIN} bytes: \
                  it is too short to be taken out"
             )
         })
