@@ -9,29 +9,39 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::message::{Reply, StopReason};
+use longhaul_core::message::{Block, Reply, StopReason};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::time::Clock;
-use longhaul_core::usage::{Tariff, Usage};
+use longhaul_core::usage::Tariff;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use crate::album::{self, Album};
+use crate::arguments::bounded;
+use crate::counts::UsagePaths;
 use crate::exchange::{Codec, Line};
+use crate::fields::Fields;
 use crate::guess::Guess;
 use crate::http::Http;
 use crate::kept::{Kept, Weighs};
 use crate::pictures::Pictures;
 use crate::secrets;
 use crate::settings::{BadSettings, Login, Settings};
-use crate::spell;
 use crate::table::{self, Row};
-use crate::talk::{Talk, Tongue};
+use crate::talk::{Entry, Piece, Talk, Tongue};
+
+/// So many bytes a request has beside its conversation, as a guess.
+const BODY_SPARE: usize = 4 * 1024;
 
 /// A provider's way to be asked.
 pub(crate) trait Wire: Tongue + fmt::Debug + Send + Sync + 'static {
     /// A reply while it comes in.
     type Draft: Draft;
+
+    /// Where tokens are counted.
+    const USAGE: &'static UsagePaths;
 
     /// The version of the API and the operation, as they stand in the address.
     const PATH: (&'static str, &'static str);
@@ -45,22 +55,79 @@ pub(crate) trait Wire: Tongue + fmt::Debug + Send + Sync + 'static {
     /// The fields of a request that are ours to fill.
     const OURS: &'static [&'static str];
 
-    /// Writes the fields that change with each question, behind the model's name.
-    fn opening(&self, out: &mut Vec<u8>, max_tokens: u64);
+    /// The prompt, as a request has it.
+    fn prompt(&self, prompt: &str) -> RawJson;
 
-    /// Writes the fields that stay the same through a run: the prompt, the tools,
-    /// and last the list of messages, up to and with its opening bracket. A first
-    /// message may stand in it already.
-    fn head(&self, out: &mut Vec<u8>, prompt: &str, tools: &[Row<'_>]);
+    /// The list of tools, as a request has it.
+    fn tools(&self, tools: &[Row]) -> RawJson;
 
-    /// Begins to hear a reply.
-    fn draft(&self, guess: Guess) -> Self::Draft;
+    /// Whose blocks a reply over this wire is made of.
+    fn dialect(&self) -> &str;
+
+    /// The name of the list that the conversation is in.
+    const LIST: &'static str;
+
+    /// The fields of a request before the conversation.
+    fn head(&self, parts: &Parts<'_, Self::Kind>) -> Fields;
+
+    /// The conversation.
+    fn list(&self, parts: &Parts<'_, Self::Kind>) -> impl Serialize;
+}
+
+/// What a request is made of.
+#[derive(Debug)]
+pub(crate) struct Parts<'a, K> {
+    pub(crate) model: &'a str,
+    pub(crate) max_tokens: u64,
+    /// The fields that the user has set.
+    pub(crate) fields: Option<&'a RawJson>,
+    pub(crate) prompt: Option<&'a RawJson>,
+    pub(crate) tools: Option<&'a RawJson>,
+    pub(crate) entries: &'a [Entry<K>],
+    /// What stands behind them when nothing follows.
+    pub(crate) closing: &'a [Piece<K>],
+}
+
+impl<'a, K> Parts<'a, K> {
+    /// All pieces of the conversation.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &'a Piece<K>> + use<'a, K> {
+        let pieces = self.entries.iter().flat_map(|entry| &entry.pieces);
+        pieces.chain(self.closing)
+    }
+}
+
+/// A request. Its list is written at once: there may be megabytes in it.
+struct Whole<T> {
+    head: Fields,
+    list: (&'static str, T),
+}
+
+impl<T: Serialize> Serialize for Whole<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = to.serialize_map(None)?;
+        for (name, value) in self.head.pairs() {
+            object.serialize_entry(name, value)?;
+        }
+        let (name, list) = &self.list;
+        object.serialize_entry(name, list)?;
+        object.end()
+    }
 }
 
 /// A reply while it comes in.
-pub(crate) trait Draft: Codec {
-    /// The whole reply.
-    fn finish(self) -> Said;
+pub(crate) trait Draft: Codec + Default {
+    /// The whole reply, in this dialect.
+    fn finish(self, dialect: &str) -> Said;
+}
+
+/// The reply that these blocks are, and whether it has calls.
+pub(crate) fn reply(dialect: &str, blocks: impl IntoIterator<Item = Block>) -> (Reply, bool) {
+    let reply = Reply {
+        dialect: dialect.to_owned(),
+        blocks: blocks.into_iter().filter_map(bounded).collect(),
+    };
+    let has_calls = reply.calls().next().is_some();
+    (reply, has_calls)
 }
 
 /// What came of a question.
@@ -68,7 +135,6 @@ pub(crate) trait Draft: Codec {
 pub(crate) struct Said {
     pub(crate) reply: Reply,
     pub(crate) stop: StopReason,
-    pub(crate) usage: Usage,
     /// The model, as it calls itself.
     pub(crate) model: Option<String>,
 }
@@ -77,13 +143,11 @@ pub(crate) struct Said {
 pub(crate) struct Adapter<W: Wire> {
     wire: W,
     model: String,
-    /// The model's name as JSON.
-    spelled: RawJson,
     line: Line,
     fields: Option<RawJson>,
     tariff: Tariff,
     pictures: Option<Arc<dyn Pictures>>,
-    kept: Kept<Request<W::After>>,
+    kept: Kept<Request<W::Kind>>,
 }
 
 impl<W: Wire> fmt::Debug for Adapter<W> {
@@ -95,16 +159,18 @@ impl<W: Wire> fmt::Debug for Adapter<W> {
 
 /// The request of a run as far as it is written.
 #[derive(Debug)]
-struct Request<A> {
+struct Request<K> {
     head: Head,
-    talk: Talk<A>,
+    talk: Talk<K>,
     /// So many pictures at its beginning are told of in words.
     faded: usize,
 }
 
-impl<A> Weighs for Request<A> {
+impl<K> Weighs for Request<K> {
     fn bytes(&self) -> usize {
-        self.head.text.len() + self.talk.bytes()
+        let head = [&self.head.prompt, &self.head.tool_list];
+        let head = head.into_iter().flatten().map(|json| json.as_str().len());
+        head.sum::<usize>() + self.talk.bytes()
     }
 }
 
@@ -113,7 +179,8 @@ impl<A> Weighs for Request<A> {
 struct Head {
     system: Body,
     tools: Body,
-    text: Vec<u8>,
+    prompt: Option<RawJson>,
+    tool_list: Option<RawJson>,
 }
 
 impl<W: Wire> Adapter<W> {
@@ -135,10 +202,10 @@ impl<W: Wire> Adapter<W> {
             headers,
             secrets: secrets::redactor(settings.key.as_ref(), &settings.headers),
             clock,
+            usage: W::USAGE,
         };
         Ok(Self {
             wire,
-            spelled: RawJson::of(&settings.model),
             model: settings.model,
             line,
             fields: settings.fields,
@@ -191,20 +258,24 @@ impl<W: Wire> Adapter<W> {
     }
 
     fn head(&self, ask: &Ask) -> Result<Head, String> {
-        let mut text = Vec::new();
-        let set = self.fields.as_ref().and_then(spell::inside);
-        if let Some(set) = set.filter(|set| !set.is_empty()) {
-            text.push(b',');
-            text.extend_from_slice(set.as_bytes());
-        }
         let prompt = words(&ask.system, "prompt")?;
         let tools = table::read(words(&ask.tools, "table of tools")?)?;
-        self.wire.head(&mut text, prompt, &tools);
         Ok(Head {
             system: ask.system.clone(),
             tools: ask.tools.clone(),
-            text,
+            prompt: (!prompt.trim().is_empty()).then(|| self.wire.prompt(prompt)),
+            tool_list: (!tools.is_empty()).then(|| self.wire.tools(&tools)),
         })
+    }
+
+    fn encode(&self, parts: &Parts<'_, W::Kind>, capacity: usize) -> Result<Vec<u8>, Failure> {
+        let whole = Whole {
+            head: self.wire.head(parts),
+            list: (W::LIST, self.wire.list(parts)),
+        };
+        let mut body = Vec::with_capacity(capacity);
+        serde_json::to_writer(&mut body, &whole).map_err(|why| invalid(why.to_string()))?;
+        Ok(body)
     }
 
     /// The body of a question, of which only what is new is serialised.
@@ -219,9 +290,7 @@ impl<W: Wire> Adapter<W> {
         let same = |head: &Head| head.system == ask.system && head.tools == ask.tools;
         let head = match head.filter(same) {
             Some(head) => head,
-            None => self
-                .head(ask)
-                .map_err(|why| Failure::new(FailureClass::InvalidRequest, why))?,
+            None => self.head(ask).map_err(invalid)?,
         };
         let same = talk.keep(&ask.messages);
         // Of the pictures that have faded so many are still to come.
@@ -236,15 +305,17 @@ impl<W: Wire> Adapter<W> {
             }
             left = left.saturating_sub(album::count(message));
         }
-        let name = self.spelled.as_str().as_bytes();
-        let length = name.len() + head.text.len() + talk.text.len();
-        let mut body = Vec::with_capacity(length + 512);
-        body.extend_from_slice(br#"{"model":"#);
-        body.extend_from_slice(name);
-        self.wire.opening(&mut body, ask.max_tokens);
-        body.extend_from_slice(&head.text);
-        self.wire.copy(&talk, &mut body);
-        body.extend_from_slice(b"]}");
+        let closing = talk.closing(&self.wire);
+        let parts = Parts {
+            model: &self.model,
+            max_tokens: ask.max_tokens,
+            fields: self.fields.as_ref(),
+            prompt: head.prompt.as_ref(),
+            tools: head.tool_list.as_ref(),
+            entries: &talk.entries,
+            closing: &closing,
+        };
+        let body = self.encode(&parts, talk.bytes() + BODY_SPARE)?;
         self.kept.put(ask.run, Request { head, talk, faded });
         Ok(body.into())
     }
@@ -261,15 +332,12 @@ impl<W: Wire> Model for Adapter<W> {
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
-        let body = self.body(ask).await?;
-        let mut draft = self.wire.draft(self.guess(ask));
-        self.line.ask(body, &mut draft, ear).await?;
-        let Said {
-            reply,
-            stop,
-            usage,
-            model,
-        } = draft.finish();
+        let (body, guess) = (self.body(ask).await?, self.guess(ask));
+        let mut draft = W::Draft::default();
+        self.line.ask((body, guess), &mut draft, ear).await?;
+        let guess = guess.usage(draft.bytes());
+        let usage = draft.counts().settle(W::USAGE, guess);
+        let Said { reply, stop, model } = draft.finish(self.wire.dialect());
         Ok(Answered {
             reply: Arc::new(reply),
             stop: self.plain_stop(stop),
@@ -283,6 +351,10 @@ impl<W: Wire> Model for Adapter<W> {
 /// The bytes of the conversation so far.
 fn weight(ask: &Ask) -> u64 {
     ask.messages.iter().map(|message| message.bytes()).sum()
+}
+
+fn invalid(why: String) -> Failure {
+    Failure::new(FailureClass::InvalidRequest, why)
 }
 
 fn words<'a>(body: &'a Body, what: &str) -> Result<&'a str, String> {

@@ -3,25 +3,24 @@
 //! Never: a field that nobody asked for.
 
 mod block;
-mod counts;
 mod draft;
-mod spell;
 mod talk;
 mod wire;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use longhaul_core::port::model::Model;
+use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
+use serde::Serialize;
 
-use crate::adapter::{Adapter, Wire};
+use crate::adapter::{Adapter, Parts, Wire};
 use crate::anthropic::draft::Reading;
-use crate::anthropic::talk::MARK;
-use crate::anthropic::wire::{Messages, NAME_MAX, WIRE};
-use crate::guess::Guess;
+use crate::anthropic::talk::{Side, marked, text, turns};
+use crate::anthropic::wire::{Messages, NAME_MAX, USAGE, WIRE};
+use crate::counts::UsagePaths;
+use crate::fields::Fields;
 use crate::http::Http;
-use crate::ids;
 use crate::settings::{BadSettings, Login, Settings};
 use crate::table::Row;
 
@@ -44,6 +43,8 @@ pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
 impl Wire for Messages {
     type Draft = Reading;
 
+    const USAGE: &'static UsagePaths = &USAGE;
+
     const PATH: (&'static str, &'static str) = ("v1", "messages");
 
     const LOGIN: Login = Login::Key;
@@ -59,53 +60,39 @@ impl Wire for Messages {
         "tools",
     ];
 
-    fn opening(&self, out: &mut Vec<u8>, max_tokens: u64) {
-        // Writing to memory can't fail.
-        _ = write!(out, r#","max_tokens":{max_tokens},"stream":true"#);
+    const LIST: &'static str = "messages";
+
+    fn dialect(&self) -> &str {
+        &self.dialect
     }
 
-    fn head(&self, out: &mut Vec<u8>, prompt: &str, tools: &[Row<'_>]) {
-        if !prompt.trim().is_empty() {
-            out.extend_from_slice(br#","system":["#);
-            spell::words_block(out, prompt);
-            mark(out);
-            out.push(b']');
-        }
-        if !tools.is_empty() {
-            out.extend_from_slice(br#","tools":["#);
-            for (place, row) in tools.iter().enumerate() {
-                if place > 0 {
-                    out.push(b',');
-                }
-                tool(out, row);
+    fn prompt(&self, prompt: &str) -> RawJson {
+        RawJson::of(&[marked(text(prompt))])
+    }
+
+    fn tools(&self, tools: &[Row]) -> RawJson {
+        let last = tools.len().saturating_sub(1);
+        let tools = tools.iter().enumerate().map(|(place, row)| {
+            let tool = row.tool(NAME_MAX, "input_schema");
+            match place == last {
+                true => marked(tool),
+                false => RawJson::of(&tool),
             }
-            mark(out);
-            out.push(b']');
-        }
-        out.extend_from_slice(br#","messages":["#);
+        });
+        RawJson::of(&tools.collect::<Vec<_>>())
     }
 
-    fn draft(&self, guess: Guess) -> Reading {
-        Reading::new(self.dialect.clone(), guess)
+    fn head(&self, parts: &Parts<'_, Side>) -> Fields {
+        Fields::default()
+            .with("model", parts.model)
+            .with("max_tokens", &parts.max_tokens)
+            .with("stream", &true)
+            .with_fields(parts.fields)
+            .with_some("system", parts.prompt)
+            .with_some("tools", parts.tools)
     }
-}
 
-fn tool(out: &mut Vec<u8>, row: &Row<'_>) {
-    out.extend_from_slice(br#"{"name":"#);
-    crate::spell::text(out, &ids::name(&row.name, NAME_MAX));
-    if !row.description.is_empty() {
-        out.extend_from_slice(br#","description":"#);
-        crate::spell::text(out, &row.description);
-    }
-    out.extend_from_slice(br#","input_schema":"#);
-    out.extend_from_slice(row.schema().as_bytes());
-    out.push(b'}');
-}
-
-/// Marks the object that was just written.
-fn mark(out: &mut Vec<u8>) {
-    if out.pop().is_some() {
-        out.extend_from_slice(MARK);
-        out.push(b'}');
+    fn list(&self, parts: &Parts<'_, Side>) -> impl Serialize {
+        turns(parts)
     }
 }

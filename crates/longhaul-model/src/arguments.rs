@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::exchange::Fault;
@@ -56,6 +56,22 @@ pub(crate) fn written(input: &RawJson) -> Cow<'_, str> {
     match serde_json::from_str::<String>(input.as_str()) {
         Ok(text) if !is_deep(&text) => Cow::Owned(text),
         Ok(_) | Err(_) => Cow::Borrowed(input.as_str()),
+    }
+}
+
+/// Where arguments stand that are no object: the model recognises its own slip by this
+/// name.
+#[derive(Serialize)]
+struct Invalid<'a> {
+    #[serde(rename = "INVALID_JSON")]
+    input: &'a RawJson,
+}
+
+/// Arguments as an object, for those that take nothing else.
+pub(crate) fn object(input: &RawJson) -> RawJson {
+    match input.as_str().starts_with('{') {
+        true => input.clone(),
+        false => RawJson::of(&Invalid { input }),
     }
 }
 

@@ -4,28 +4,27 @@
 //! Never: a field that nobody asked for, or one that a quirk says is not taken.
 
 mod calls;
-mod counts;
 mod details;
 mod draft;
 mod quirks;
-mod spell;
 mod talk;
 mod wire;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use longhaul_core::port::model::Model;
+use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
+use serde::Serialize;
 
-use crate::adapter::{Adapter, Wire};
+use crate::adapter::{Adapter, Parts, Wire};
 use crate::chat::draft::Reading;
-use crate::chat::wire::{Completions, NAME_MAX, WIRE};
-use crate::guess::Guess;
+use crate::chat::talk::{Kind, message, messages};
+use crate::chat::wire::{Completions, NAME_MAX, USAGE, WIRE};
+use crate::counts::UsagePaths;
+use crate::fields::Fields;
 use crate::http::Http;
-use crate::ids;
 use crate::settings::{BadSettings, Login, Settings};
-use crate::spell::text;
 use crate::table::Row;
 
 pub use crate::chat::quirks::Quirks;
@@ -51,6 +50,8 @@ pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
 impl Wire for Completions {
     type Draft = Reading;
 
+    const USAGE: &'static UsagePaths = &USAGE;
+
     const PATH: (&'static str, &'static str) = ("", "chat/completions");
 
     const LOGIN: Login = Login::Bearer;
@@ -70,54 +71,46 @@ impl Wire for Completions {
         "n",
     ];
 
-    fn opening(&self, out: &mut Vec<u8>, max_tokens: u64) {
+    const LIST: &'static str = "messages";
+
+    fn dialect(&self) -> &str {
+        &self.dialect
+    }
+
+    fn prompt(&self, prompt: &str) -> RawJson {
+        let role = match self.quirks.developer_role {
+            true => "developer",
+            false => "system",
+        };
+        RawJson::of(&message(role, prompt))
+    }
+
+    fn tools(&self, tools: &[Row]) -> RawJson {
+        let tools = tools.iter().map(|row| {
+            let function = row.tool(NAME_MAX, "parameters");
+            Fields::of_type("function").with("function", &function)
+        });
+        RawJson::of(&tools.collect::<Vec<_>>())
+    }
+
+    fn head(&self, parts: &Parts<'_, Kind>) -> Fields {
         let limit = match self.quirks.max_completion_tokens {
             true => "max_completion_tokens",
             false => "max_tokens",
         };
-        // Writing to memory can't fail.
-        _ = write!(out, r#","{limit}":{max_tokens},"stream":true"#);
-        if !self.quirks.no_stream_options {
-            out.extend_from_slice(br#","stream_options":{"include_usage":true}"#);
-        }
+        let options = Fields::default().with("include_usage", &true);
+        let options = Some(&options).filter(|_| !self.quirks.no_stream_options);
+        Fields::default()
+            .with("model", parts.model)
+            .with(limit, &parts.max_tokens)
+            .with("stream", &true)
+            .with_some("stream_options", options)
+            .with_fields(parts.fields)
+            .with_some("tools", parts.tools)
     }
 
-    fn head(&self, out: &mut Vec<u8>, prompt: &str, tools: &[Row<'_>]) {
-        if !tools.is_empty() {
-            out.extend_from_slice(br#","tools":["#);
-            for (place, row) in tools.iter().enumerate() {
-                if place > 0 {
-                    out.push(b',');
-                }
-                tool(out, row);
-            }
-            out.push(b']');
-        }
-        out.extend_from_slice(br#","messages":["#);
-        if !prompt.trim().is_empty() {
-            let role = match self.quirks.developer_role {
-                true => "developer",
-                false => "system",
-            };
-            _ = write!(out, r#"{{"role":"{role}","content":"#);
-            text(out, prompt);
-            out.push(b'}');
-        }
+    fn list(&self, parts: &Parts<'_, Kind>) -> impl Serialize {
+        let prompt = parts.prompt.cloned().into_iter();
+        prompt.chain(messages(parts)).collect::<Vec<_>>()
     }
-
-    fn draft(&self, guess: Guess) -> Reading {
-        Reading::new(self.dialect.clone(), guess)
-    }
-}
-
-fn tool(out: &mut Vec<u8>, row: &Row<'_>) {
-    out.extend_from_slice(br#"{"type":"function","function":{"name":"#);
-    text(out, &ids::name(&row.name, NAME_MAX));
-    if !row.description.is_empty() {
-        out.extend_from_slice(br#","description":"#);
-        text(out, &row.description);
-    }
-    out.extend_from_slice(br#","parameters":"#);
-    out.extend_from_slice(row.schema().as_bytes());
-    out.extend_from_slice(b"}}");
 }

@@ -9,12 +9,13 @@ use longhaul_core::failure::Failure;
 use longhaul_core::port::model::Ear;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::Clock;
-use longhaul_core::usage::Usage;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
 use crate::blame::Blame;
+use crate::counts::{Counts, UsagePaths};
+use crate::guess::Guess;
 use crate::http::Http;
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
@@ -26,7 +27,7 @@ pub(crate) trait Codec: Send {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault>;
 
     /// Hears a reply that came whole, from a server that does not stream.
-    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault>;
+    fn whole(&mut self, body: &str, ear: &dyn Ear) -> Result<(), Fault>;
 
     /// Whether all was said that makes a reply, should the stream end here. Only
     /// for providers who may leave out the event that closes a stream.
@@ -34,8 +35,11 @@ pub(crate) trait Codec: Send {
         false
     }
 
-    /// What the exchange has used so far, as far as one can guess.
-    fn used(&self) -> Usage;
+    /// The tokens that were counted so far.
+    fn counts(&self) -> Counts;
+
+    /// So much of a reply has come, for a guess where nobody counts.
+    fn bytes(&self) -> u64;
 }
 
 /// What an event was.
@@ -97,6 +101,12 @@ pub(crate) fn called(kind: Option<String>, event: &Event) -> Option<String> {
         .or_else(|| event.name.clone())
 }
 
+/// A part that an event must have.
+pub(crate) fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
+    raw.map(RawValue::get)
+        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
+}
+
 /// What an event says makes no sense.
 pub(crate) fn no_json(bad: serde_json::Error) -> Fault {
     Fault::Nonsense(format!("an event is no JSON: {bad}"))
@@ -111,6 +121,8 @@ pub(crate) struct Line {
     pub(crate) headers: HeaderMap,
     pub(crate) secrets: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the provider counts tokens.
+    pub(crate) usage: &'static UsagePaths,
 }
 
 /// How hearing ended without a reply.
@@ -131,7 +143,7 @@ impl Line {
     /// Sends a question and lets the codec hear the answer to its end.
     pub(crate) async fn ask(
         &self,
-        body: Bytes,
+        (body, guess): (Bytes, Guess),
         codec: &mut dyn Codec,
         ear: &dyn Ear,
     ) -> Result<(), Failure> {
@@ -156,7 +168,11 @@ impl Line {
                 Ended::Strange(what, body) => blame.strange(&headers, &what, &body),
             };
             Failure {
-                usage: Some(codec.used()),
+                usage: Some(
+                    codec
+                        .counts()
+                        .so_far(self.usage, guess.usage(codec.bytes())),
+                ),
                 ..failure
             }
         })
@@ -190,7 +206,11 @@ impl Line {
         let Some(body) = answer.whole().await? else {
             return self.hear(answer, codec, ear).await;
         };
-        codec.whole(&body, ear).map_err(|fault| match fault {
+        let heard = match std::str::from_utf8(&body) {
+            Ok(text) => codec.whole(text, ear),
+            Err(_) => Err(Fault::Nonsense("the reply is no text".to_owned())),
+        };
+        heard.map_err(|fault| match fault {
             Fault::Told(_) | Fault::TooMuch(_) => Ended::Fault(fault),
             Fault::Nonsense(what) => Ended::Strange(what, body),
         })

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use longhaul_core::raw::RawJson;
-use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 /// An object with more fields is nothing that a provider sends; it is kept
 /// whole, because looking for a name in it would take too long.
@@ -17,10 +17,38 @@ const FIELDS_MAX: usize = 64;
 pub(crate) struct Fields(Vec<(String, RawJson)>);
 
 impl Fields {
+    /// An object of this type.
+    pub(crate) fn of_type(kind: &str) -> Self {
+        Self::default().with("type", kind)
+    }
+
+    /// The object with one more field.
+    pub(crate) fn with(mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Self {
+        self.0.push((name.to_owned(), RawJson::of(&value)));
+        self
+    }
+
+    /// The same with a field that there may be.
+    pub(crate) fn with_some(self, name: &str, value: Option<&(impl Serialize + ?Sized)>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The object with all fields of another, if that is an object.
+    pub(crate) fn with_fields(mut self, object: Option<&RawJson>) -> Self {
+        let fields = object.map(|object| serde_json::from_str(object.as_str()));
+        if let Some(Ok(Pairs(fields))) = fields {
+            self.0.extend(fields);
+        }
+        self
+    }
+
     /// Reads an object; none: it is no object, or an unreasonable one.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let fields: Self = serde_json::from_str(text).ok()?;
-        (fields.0.len() <= FIELDS_MAX).then_some(fields)
+        let Pairs(fields) = serde_json::from_str(text).ok()?;
+        (fields.len() <= FIELDS_MAX).then_some(Self(fields))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
@@ -49,6 +77,14 @@ impl Fields {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn pairs(&self) -> &[(String, RawJson)] {
+        &self.0
+    }
+
     /// All of them, in their order.
     pub(crate) fn into_pairs(self) -> Vec<(String, RawJson)> {
         self.0
@@ -56,35 +92,36 @@ impl Fields {
 
     /// The object again; none: nothing is in it.
     pub(crate) fn raw(&self) -> Option<RawJson> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let fields = self.0.iter().map(|(name, value)| {
-            let name = RawJson::of(name);
-            format!("{}:{}", name.as_str(), value.as_str())
-        });
-        let fields: Vec<String> = fields.collect();
-        RawJson::parse(format!("{{{}}}", fields.join(","))).ok()
+        (!self.0.is_empty()).then(|| RawJson::of(self))
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl Serialize for Fields {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// The fields of an object, as many as there are.
+struct Pairs(Vec<(String, RawJson)>);
+
+impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Object;
 
         impl<'de> Visitor<'de> for Object {
-            type Value = Fields;
+            type Value = Pairs;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
                 let mut fields = Vec::new();
-                while let Some((name, value)) = map.next_entry()? {
-                    fields.push((name, value));
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(Pairs(fields))
             }
         }
 
@@ -116,32 +153,20 @@ impl Later {
     pub(crate) fn settle(self, fields: &mut Fields) {
         for (name, pieces) in self.0 {
             let before = fields.get(&name).filter(|value| value.as_str() != "null");
-            let all: Vec<&str> = before
-                .into_iter()
-                .chain(&pieces)
-                .map(RawJson::as_str)
-                .collect();
-            let joined = texts(&all).or_else(|| lists(&all));
-            if let Some(value) = joined.or_else(|| pieces.last().cloned()) {
+            let all: Vec<&RawJson> = before.into_iter().chain(&pieces).collect();
+            let texts = joined::<String>(&all).map(|texts| RawJson::of(&texts.concat()));
+            let lists = || joined::<Vec<RawJson>>(&all).map(|lists| RawJson::of(&lists.concat()));
+            let value = texts.or_else(lists).or_else(|| pieces.last().cloned());
+            if let Some(value) = value {
                 fields.set(&name, value);
             }
         }
     }
 }
 
-fn texts(pieces: &[&str]) -> Option<RawJson> {
-    let mut all = String::new();
-    for piece in pieces {
-        all.push_str(&serde_json::from_str::<String>(piece).ok()?);
-    }
-    Some(RawJson::of(&all))
-}
-
-fn lists(pieces: &[&str]) -> Option<RawJson> {
-    let mut all = Vec::new();
-    for piece in pieces {
-        let inner = piece.trim().strip_prefix('[')?.strip_suffix(']')?.trim();
-        all.extend((!inner.is_empty()).then_some(inner));
-    }
-    RawJson::parse(format!("[{}]", all.join(","))).ok()
+/// The pieces, if each of them is of this type.
+fn joined<T: serde::de::DeserializeOwned>(pieces: &[&RawJson]) -> Option<Vec<T>> {
+    let pieces = pieces.iter();
+    let read = pieces.map(|piece| serde_json::from_str(piece.as_str()).ok());
+    read.collect()
 }

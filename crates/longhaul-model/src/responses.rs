@@ -3,26 +3,25 @@
 //! Never: asks the provider to keep a conversation. All of it is sent each time.
 
 mod blocks;
-mod counts;
 mod draft;
 mod include;
 mod item;
-mod spell;
 mod talk;
 mod wire;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use longhaul_core::port::model::Model;
+use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
+use serde::Serialize;
 
-use crate::adapter::{Adapter, Wire};
-use crate::guess::Guess;
+use crate::adapter::{Adapter, Parts, Wire};
+use crate::counts::UsagePaths;
+use crate::fields::Fields;
 use crate::http::Http;
-use crate::ids;
 use crate::responses::draft::Reading;
-use crate::responses::wire::{NAME_MAX, Responses, WIRE};
+use crate::responses::wire::{NAME_MAX, Responses, USAGE, WIRE};
 use crate::settings::{BadSettings, Login, Settings};
 use crate::table::Row;
 
@@ -50,6 +49,8 @@ pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
 impl Wire for Responses {
     type Draft = Reading;
 
+    const USAGE: &'static UsagePaths = &USAGE;
+
     const PATH: (&'static str, &'static str) = ("v1", "responses");
 
     const LOGIN: Login = Login::Bearer;
@@ -71,52 +72,41 @@ impl Wire for Responses {
         "background",
     ];
 
-    fn opening(&self, out: &mut Vec<u8>, max_tokens: u64) {
-        let tokens = max_tokens.max(TOKENS_MIN);
-        // Writing to memory can't fail.
-        _ = write!(
-            out,
-            r#","max_output_tokens":{tokens},"stream":true,"store":false"#
-        );
+    const LIST: &'static str = "input";
+
+    fn dialect(&self) -> &str {
+        &self.dialect
     }
 
-    fn head(&self, out: &mut Vec<u8>, prompt: &str, tools: &[Row<'_>]) {
-        if let Some(include) = &self.include {
-            out.extend_from_slice(br#","include":"#);
-            out.extend_from_slice(include.as_str().as_bytes());
-        }
-        if !prompt.trim().is_empty() {
-            out.extend_from_slice(br#","instructions":"#);
-            crate::spell::text(out, prompt);
-        }
-        if !tools.is_empty() {
-            out.extend_from_slice(br#","tools":["#);
-            for (place, row) in tools.iter().enumerate() {
-                if place > 0 {
-                    out.push(b',');
-                }
-                tool(out, row);
-            }
-            out.push(b']');
-        }
-        out.extend_from_slice(br#","input":["#);
+    fn prompt(&self, prompt: &str) -> RawJson {
+        RawJson::of(&prompt)
     }
 
-    fn draft(&self, guess: Guess) -> Reading {
-        Reading::new(self.dialect.clone(), guess)
+    /// Where `strict` is left out, the API may rewrite the schema to its own taste; ours is
+    /// checked here anyway.
+    fn tools(&self, tools: &[Row]) -> RawJson {
+        let tools = tools.iter().map(|row| {
+            let tool = row.tool(NAME_MAX, "parameters").raw();
+            let tool = Fields::of_type("function").with_fields(tool.as_ref());
+            tool.with("strict", &false)
+        });
+        RawJson::of(&tools.collect::<Vec<_>>())
     }
-}
 
-/// A tool. Where `strict` is left out, the API may rewrite the schema to its own
-/// taste; ours is checked here anyway.
-fn tool(out: &mut Vec<u8>, row: &Row<'_>) {
-    out.extend_from_slice(br#"{"type":"function","name":"#);
-    crate::spell::text(out, &ids::name(&row.name, NAME_MAX));
-    if !row.description.is_empty() {
-        out.extend_from_slice(br#","description":"#);
-        crate::spell::text(out, &row.description);
+    fn head(&self, parts: &Parts<'_, ()>) -> Fields {
+        Fields::default()
+            .with("model", parts.model)
+            .with("max_output_tokens", &parts.max_tokens.max(TOKENS_MIN))
+            .with("stream", &true)
+            .with("store", &false)
+            .with_fields(parts.fields)
+            .with_some("include", self.include.as_ref())
+            .with_some("instructions", parts.prompt)
+            .with_some("tools", parts.tools)
     }
-    out.extend_from_slice(br#","parameters":"#);
-    out.extend_from_slice(row.schema().as_bytes());
-    out.extend_from_slice(br#","strict":false}"#);
+
+    fn list(&self, parts: &Parts<'_, ()>) -> impl Serialize {
+        let items = parts.pieces().map(|piece| piece.json.clone());
+        items.collect::<Vec<_>>()
+    }
 }

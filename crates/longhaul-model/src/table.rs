@@ -4,40 +4,43 @@
 
 use longhaul_core::raw::RawJson;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::fields::Fields;
+use crate::ids;
 
 /// A row of the table of tools.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Row<'a> {
-    pub(crate) name: String,
+pub(crate) struct Row {
+    name: String,
     #[serde(default)]
-    pub(crate) description: String,
-    #[serde(borrow)]
-    schema: &'a RawValue,
+    description: String,
+    schema: RawJson,
 }
 
-impl Row<'_> {
+impl Row {
+    /// The tool under a name of at most so many letters, its schema under this name.
+    pub(crate) fn tool(&self, name_max: usize, schema: &str) -> Fields {
+        let description = Some(&self.description).filter(|text| !text.is_empty());
+        Fields::default()
+            .with("name", &ids::name(&self.name, name_max))
+            .with_some("description", description)
+            .with(schema, &self.schema())
+    }
+
     /// The schema as it is; only one that does not say that it wants an object,
     /// as providers demand, is made to say so.
-    pub(crate) fn schema(&self) -> String {
-        let raw = self.schema.get();
-        let says = |fields: &Fields| fields.get("type").is_some();
-        match Fields::read(raw) {
-            Some(fields) if says(&fields) => raw.to_owned(),
-            Some(mut fields) => {
+    fn schema(&self) -> RawJson {
+        match Fields::read(self.schema.as_str()) {
+            Some(mut fields) if fields.get("type").is_none() => {
                 fields.set("type", RawJson::of(&"object"));
-                fields
-                    .raw()
-                    .map_or_else(|| raw.to_owned(), |made| made.as_str().to_owned())
+                RawJson::of(&fields)
             }
-            None => raw.to_owned(),
+            Some(_) | None => self.schema.clone(),
         }
     }
 }
 
 /// Reads a table.
-pub(crate) fn read(table: &str) -> Result<Vec<Row<'_>>, String> {
+pub(crate) fn read(table: &str) -> Result<Vec<Row>, String> {
     serde_json::from_str(table).map_err(|bad| format!("the table of tools can't be read: {bad}"))
 }

@@ -4,26 +4,20 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::message::Reply;
 use longhaul_core::port::model::Ear;
-use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
-use crate::adapter::{Draft, Said};
+use crate::adapter::{Draft, Said, reply};
 use crate::anthropic::block::Open;
-use crate::anthropic::counts::Counts;
-use crate::anthropic::wire::{Delta, Ending, Frame, Letter, stop};
-use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed, called, each, no_json};
-use crate::guess::Guess;
+use crate::anthropic::wire::{Delta, Ending, Frame, Letter, USAGE, stop};
+use crate::arguments::{check_count, says};
+use crate::counts::Counts;
+use crate::exchange::{Codec, Fault, Heed, called, each, no_json, part};
 use crate::sse::Event;
 
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    dialect: String,
-    /// What it weighs, where nobody counts.
-    guess: Guess,
     model: Option<String>,
     counts: Counts,
     reason: Option<String>,
@@ -37,18 +31,6 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(dialect: String, guess: Guess) -> Self {
-        Self {
-            dialect,
-            guess,
-            ..Self::default()
-        }
-    }
-
-    fn guess(&self) -> Usage {
-        self.guess.usage(self.bytes)
-    }
-
     /// Hears a frame, which came as this.
     fn hear(&mut self, frame: &Frame<'_>, raw: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
         match frame.kind.as_deref().unwrap_or_default() {
@@ -78,7 +60,7 @@ impl Reading {
         let letter: Letter<'_> = letter;
         self.model = letter.model.or_else(|| self.model.take());
         if let Some(usage) = letter.usage {
-            self.counts.hear(usage.get());
+            self.counts.hear_first(&USAGE, usage.get());
         }
     }
 
@@ -141,28 +123,18 @@ impl Reading {
             self.reason = stop_reason.or_else(|| self.reason.take());
         }
         if let Some(usage) = frame.usage {
-            self.counts.hear_last(usage.get());
+            self.counts.hear(&USAGE, usage.get());
         }
     }
 }
 
 impl Draft for Reading {
-    fn finish(self) -> Said {
-        let usage = self.counts.settle(self.guess());
-        let reply = Reply {
-            dialect: self.dialect,
-            blocks: self
-                .blocks
-                .into_iter()
-                .map(Open::close)
-                .filter_map(bounded)
-                .collect(),
-        };
-        let has_calls = reply.calls().next().is_some();
+    fn finish(self, dialect: &str) -> Said {
+        let blocks = self.blocks.into_iter().map(Open::close);
+        let (reply, has_calls) = reply(dialect, blocks);
         Said {
             stop: stop(self.reason.as_deref(), has_calls),
             reply,
-            usage,
             model: self.model,
         }
     }
@@ -180,9 +152,7 @@ impl Codec for Reading {
         })
     }
 
-    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
+    fn whole(&mut self, text: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let strange = || Fault::Nonsense("neither a stream nor a message".to_owned());
         let letter: Letter<'_> = serde_json::from_str(text).map_err(|_| strange())?;
         let content = letter.content.map(|raw| serde_json::from_str(raw.get()));
@@ -195,15 +165,19 @@ impl Codec for Reading {
             self.push(block.get(), ear)?;
         }
         if let Some(usage) = letter.usage {
-            self.counts.hear_last(usage.get());
+            self.counts.hear(&USAGE, usage.get());
         }
         self.reason = letter.stop_reason;
         self.model = letter.model;
         Ok(())
     }
 
-    fn used(&self) -> Usage {
-        self.counts.so_far(self.guess())
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
@@ -219,9 +193,4 @@ fn added(delta: &Delta<'_>) -> u64 {
         .iter()
         .filter_map(|text| text.as_ref().map(String::len));
     bytes.sum::<usize>() as u64
-}
-
-fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
-    raw.map(RawValue::get)
-        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::{count, text, word};
+use crate::counts::UsagePaths;
 
 /// The Messages API.
 #[derive(Debug)]
@@ -14,6 +15,17 @@ pub(super) struct Messages {
     /// Whose blocks a reply over this wire is made of.
     pub(super) dialect: String,
 }
+
+/// Where tokens are counted.
+pub(super) const USAGE: UsagePaths = UsagePaths {
+    input: "/input_tokens",
+    output: "/output_tokens",
+    total: None,
+    cached: &["/cache_read_input_tokens"],
+    cache_write: "/cache_creation_input_tokens",
+    reasoning: "/output_tokens_details/thinking_tokens",
+    is_cache_input: false,
+};
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 128;

@@ -2,23 +2,21 @@
 //!
 //! Never: finished before the server says why the model stopped.
 
-use longhaul_core::message::{Block, Reply, Thinking, Words};
+use longhaul_core::message::{Block, Thinking, Words};
 use longhaul_core::port::model::Ear;
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::Usage;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::adapter::{Draft, Said};
-use crate::arguments::{bounded, says};
+use crate::adapter::{Draft, Said, reply};
+use crate::arguments::says;
 use crate::chat::calls::Calls;
-use crate::chat::counts::Counts;
 use crate::chat::details::Details;
-use crate::chat::spell::{FIELD, REASONING, REASONING_CONTENT};
 use crate::chat::wire::{Choice, Frame, broken_off, stop};
+use crate::chat::wire::{FIELD, REASONING, REASONING_CONTENT, USAGE};
+use crate::counts::Counts;
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::{Fields, Later};
-use crate::guess::Guess;
 use crate::sse::Event;
 
 const DONE: &str = "[DONE]";
@@ -40,9 +38,6 @@ const KNOWN: &[&str] = &[
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    dialect: String,
-    /// What it weighs, where nobody counts.
-    guess: Guess,
     model: Option<String>,
     counts: Counts,
     reason: Option<String>,
@@ -89,18 +84,6 @@ impl Thought {
 }
 
 impl Reading {
-    pub(super) fn new(dialect: String, guess: Guess) -> Self {
-        Self {
-            dialect,
-            guess,
-            ..Self::default()
-        }
-    }
-
-    fn guess(&self) -> Usage {
-        self.guess.usage(self.bytes)
-    }
-
     /// Hears a frame, and says whether anything of the reply was in it.
     fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<bool, Fault> {
         let model = frame.model.map(|model| serde_json::from_str(model.get()));
@@ -116,7 +99,7 @@ impl Reading {
 
     fn count(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
-            self.counts.hear(usage.get());
+            self.counts.hear(&USAGE, usage.get());
         }
         usage.is_some()
     }
@@ -216,8 +199,7 @@ impl Reading {
 }
 
 impl Draft for Reading {
-    fn finish(self) -> Said {
-        let usage = self.counts.settle(self.guess());
+    fn finish(self, dialect: &str) -> Said {
         let mut extra = Fields::default();
         if let Some(details) = self.details.raw() {
             extra.set(DETAILS, details);
@@ -233,15 +215,10 @@ impl Draft for Reading {
         blocks.extend(extra.raw().map(Block::Other));
         blocks.extend(words);
         blocks.extend(self.calls.close().map(Block::ToolCall));
-        let reply = Reply {
-            dialect: self.dialect,
-            blocks: blocks.into_iter().filter_map(bounded).collect(),
-        };
-        let has_calls = reply.calls().next().is_some();
+        let (reply, has_calls) = reply(dialect, blocks);
         Said {
             stop: stop(self.reason.as_deref(), has_calls, self.refused),
             reply,
-            usage,
             model: self.model,
         }
     }
@@ -281,9 +258,7 @@ impl Codec for Reading {
         })
     }
 
-    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
+    fn whole(&mut self, text: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let strange = || Fault::Nonsense("neither a stream nor a completion".to_owned());
         let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| strange())?;
         let choices = choices(&frame).map_err(|_| strange())?;
@@ -303,8 +278,12 @@ impl Codec for Reading {
         self.reason.is_some()
     }
 
-    fn used(&self) -> Usage {
-        self.counts.so_far(self.guess())
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

@@ -1,36 +1,38 @@
 //! A conversation in the words of the Chat Completions API.
 //!
-//! What is written is not yet a list: messages stand in it whole, but what users
-//! say stands in pieces, because only their last piece decides whether they are
-//! one text or a list of parts.
-//!
-//! Never: two users' messages in a row, a call without its result, or a result
-//! without its call.
+//! Never: two users' messages in a row, a picture in a result, or a change to the bytes of
+//! arguments or of a field that is not understood.
 
-use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolResult};
+use longhaul_core::message::{Block, ImageRef, Part, Reply, Thinking, ToolCall, ToolResult};
+use longhaul_core::raw::RawJson;
 
-use crate::album::in_words;
-use crate::chat::spell::{self, Eyes, FIELD, REASONING, REASONING_CONTENT, Turn};
-use crate::chat::wire::Completions;
+use crate::adapter::Parts;
+use crate::album::{Album, in_words};
+use crate::arguments::{object, written};
+use crate::chat::wire::{Completions, FIELD, NAME_MAX, REASONING, REASONING_CONTENT};
 use crate::fields::Fields;
-use crate::ids::Ids;
-use crate::owed::{Owed, Paired, pair, says_something};
-use crate::spell::text;
-use crate::talk::{Page, Talk, Tongue};
+use crate::ids::{self, Ids};
+use crate::owed::{NO_RESULT, Owed, says_something};
+use crate::talk::{Page, Piece, Tongue};
 
 /// The longest id of another provider's that is sent: OpenAI takes no longer one.
 const FOREIGN_ID_MAX: usize = 40;
 
-/// A piece of what is written.
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    kind: Kind,
-    /// Where it ends in the text.
-    end: usize,
-}
+/// What stands for thoughts that were never had here: servers that demand some
+/// take an empty text for none.
+const NO_THOUGHT: &str = " ";
 
+/// What is said of a result that says nothing: some servers refuse a message
+/// without content.
+const NOTHING: &str = "[nothing]";
+
+/// What stands in a result for a picture: only a user may show one.
+const SHOWN_BELOW: &str = "[a picture, shown below]";
+
+/// How a piece is put into the list of messages. What users say stands in pieces, because
+/// only their last piece decides whether they are one text or a list of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// A whole message.
     Message,
     /// Words of a user, as a JSON string.
@@ -39,243 +41,190 @@ enum Kind {
     Picture,
 }
 
-/// What the next message must know, and the pieces of this one.
-#[derive(Debug, Clone, Default)]
-pub(super) struct After {
-    pieces: Vec<Piece>,
-    owed: Vec<Owed>,
-}
-
 impl Tongue for Completions {
-    type After = After;
+    type Kind = Kind;
 
-    fn write(&self, page: Page<'_>, before: After, message: &Message) -> After {
-        let eyes = Eyes {
-            album: page.album,
-            quirks: self.quirks,
-        };
-        let mut scroll = Scroll {
-            text: page.text,
-            pieces: Vec::new(),
-            eyes,
-        };
-        let owed = match message {
-            Message::User(parts) => {
-                scroll.settle(&before.owed);
-                scroll.parts(parts);
-                Vec::new()
-            }
-            Message::Results(results) => scroll.results(results, before.owed),
-            Message::Assistant(reply) => {
-                scroll.settle(&before.owed);
-                let is_own = reply.dialect == self.dialect;
-                let (turn, owed) = sorted(reply, is_own, page.ids, page.number);
-                scroll.turn(turn);
-                owed
-            }
-        };
-        After {
-            pieces: scroll.pieces,
-            owed,
-        }
-    }
-
-    fn copy(&self, talk: &Talk<After>, out: &mut Vec<u8>) {
-        let mut said = Vec::new();
-        let mut from = 0;
-        for piece in talk.entries.iter().flat_map(|entry| &entry.after.pieces) {
-            let bytes = &talk.text[from..piece.end];
-            from = piece.end;
-            match piece.kind {
-                Kind::Words | Kind::Picture => said.push((piece.kind, bytes)),
-                Kind::Message => {
-                    user(out, &mut said);
-                    next(out).extend_from_slice(bytes);
-                }
-            }
-        }
-        user(out, &mut said);
-        let owed = talk.entries.last().map_or(&[][..], |last| &last.after.owed);
-        for owed in owed {
-            spell::missing_result(next(out), &owed.id);
-        }
-    }
-}
-
-/// Makes room for a message in the list.
-fn next(out: &mut Vec<u8>) -> &mut Vec<u8> {
-    if out.last() != Some(&b'[') {
-        out.push(b',');
-    }
-    out
-}
-
-/// Writes what users said in a row as one message: as one text where it is but
-/// words, because not all servers read lists.
-fn user(out: &mut Vec<u8>, said: &mut Vec<(Kind, &[u8])>) {
-    if said.is_empty() {
-        return;
-    }
-    next(out).extend_from_slice(br#"{"role":"user","content":"#);
-    let is_words = said.iter().all(|(kind, _)| *kind == Kind::Words);
-    let (opening, between, closing): (&[u8], &[u8], &[u8]) = match is_words {
-        true => (b"\"", br"\n\n", b"\"}"),
-        false => (b"[", b",", b"]}"),
-    };
-    out.extend_from_slice(opening);
-    for (place, (kind, bytes)) in said.drain(..).enumerate() {
-        if place > 0 {
-            out.extend_from_slice(between);
-        }
-        match kind {
-            Kind::Words if is_words => out.extend_from_slice(&bytes[1..bytes.len() - 1]),
-            Kind::Words => {
-                out.extend_from_slice(br#"{"type":"text","text":"#);
-                out.extend_from_slice(bytes);
-                out.push(b'}');
-            }
-            Kind::Picture | Kind::Message => out.extend_from_slice(bytes),
-        }
-    }
-    out.extend_from_slice(closing);
-}
-
-/// Writes pieces.
-struct Scroll<'a> {
-    text: &'a mut Vec<u8>,
-    pieces: Vec<Piece>,
-    eyes: Eyes<'a>,
-}
-
-impl Scroll<'_> {
-    fn is_written(&mut self, kind: Kind) {
-        let end = self.text.len();
-        self.pieces.push(Piece { kind, end });
-    }
-
-    fn words(&mut self, words: &str) {
-        text(self.text, words);
-        self.is_written(Kind::Words);
-    }
-
-    fn parts(&mut self, parts: &[Part]) {
+    fn user(&self, page: &mut Page<'_, Kind>, parts: &[Part]) {
         for part in parts.iter().filter(|part| says_something(part)) {
             match part {
-                Part::Text(words) => self.words(words),
-                Part::Image(image) => match self.eyes.see(image) {
-                    None => self.words(&in_words(image)),
+                Part::Text(words) => page.add(Kind::Words, words),
+                Part::Image(image) => match self.seen(page.album, image) {
+                    None => page.add(Kind::Words, &in_words(image)),
                     Some(data) => {
-                        spell::picture(self.text, image, data);
-                        self.is_written(Kind::Picture);
+                        let url = format!("data:{};base64,{data}", image.media_type);
+                        let url = Fields::default().with("url", &url);
+                        let picture = Fields::of_type("image_url").with("image_url", &url);
+                        page.add(Kind::Picture, &picture);
                     }
                 },
             }
         }
     }
 
-    /// Gives every call a result that will get no other.
-    fn settle(&mut self, owed: &[Owed]) {
-        for owed in owed {
-            spell::missing_result(self.text, &owed.id);
-            self.is_written(Kind::Message);
-        }
+    fn result(&self, page: &mut Page<'_, Kind>, id: &str, result: &ToolResult) {
+        let words = self.result_words(result, page.album);
+        page.add(Kind::Message, &call_result(id, &words));
     }
 
-    /// Writes results in the order of their calls, and says which are missing.
-    fn results(&mut self, results: &[ToolResult], owed: Vec<Owed>) -> Vec<Owed> {
-        let Paired {
-            paid,
-            missing,
-            strays,
-        } = pair(owed, results);
-        for (owed, result) in &paid {
-            let words = spell::result_words(result, self.eyes);
-            spell::result(self.text, &owed.id, &words);
-            self.is_written(Kind::Message);
-        }
-        let shown: Vec<(&Owed, Vec<Part>)> = paid
-            .iter()
-            .map(|(owed, result)| (owed, self.shown(result)))
-            .filter(|(_, pictures)| !pictures.is_empty())
-            .collect();
-        if strays.is_empty() && shown.is_empty() {
-            return missing;
-        }
-        // Pictures can only be shown by a user, and a result whose call is gone is
-        // still something that was seen; but a user may only speak behind the
-        // results of all calls.
-        self.settle(&missing);
-        for (owed, pictures) in shown {
-            self.words(&format!("[from the result of the call {}]", owed.id));
-            self.parts(&pictures);
-        }
-        for stray in strays {
-            self.parts(&stray.content);
-        }
-        Vec::new()
+    fn missing_result(&self, page: &mut Page<'_, Kind>, id: &str) {
+        let words = format!("error: {NO_RESULT}");
+        page.add(Kind::Message, &call_result(id, &words));
     }
 
-    /// The pictures of a result that can be shown.
-    fn shown(&self, result: &ToolResult) -> Vec<Part> {
+    fn reply(&self, page: &mut Page<'_, Kind>, reply: &Reply) {
+        let is_own = reply.dialect == self.dialect;
+        let keeps = is_own && !self.quirks.no_extras;
+        let (mut words, mut thought) = (String::new(), None);
+        let (mut extras, mut calls) = (Vec::new(), Vec::new());
+        for block in &reply.blocks {
+            match block {
+                Block::Text(text) => words.push_str(&text.text),
+                // Another provider's thoughts mean nothing here, and nor do its fields.
+                Block::Thinking(_) | Block::Other(_) if !is_own => {}
+                Block::Thinking(one) => thought = field(one).map(|field| (field, &*one.text)),
+                Block::Other(raw) => extras.extend(keeps.then_some(raw)),
+                Block::ToolCall(call) => {
+                    let short: String = call.id.chars().take(FOREIGN_ID_MAX).collect();
+                    let id = match is_own {
+                        true => page.call(call, &call.id, Ids::keep),
+                        false => page.call(call, &short, Ids::give),
+                    };
+                    let extra = call.extra.as_ref().filter(|_| keeps);
+                    calls.push(self.call(&id, call).with_fields(extra));
+                }
+            }
+        }
+        let is_silent = words.trim().is_empty();
+        // Servers refuse a message that says nothing and wants nothing.
+        if is_silent && calls.is_empty() {
+            return;
+        }
+        let content = match is_silent {
+            false => Some(&*words),
+            true => self.quirks.empty_content.then_some(""),
+        };
+        let mut turn = message("assistant", &content);
+        if self.quirks.send_reasoning && !calls.is_empty() {
+            let (field, thought) = thought.unwrap_or((REASONING_CONTENT, NO_THOUGHT));
+            turn = turn.with(field, thought);
+        }
+        let turn = extras
+            .into_iter()
+            .fold(turn, |turn, extra| turn.with_fields(Some(extra)));
+        let turn = turn.with_some("tool_calls", (!calls.is_empty()).then_some(&calls));
+        page.add(Kind::Message, &turn);
+    }
+
+    fn said_behind(&self, paid: &[(Owed, &ToolResult)], album: &Album) -> Vec<Vec<Part>> {
         let is_shown = |part: &&Part| match part {
             Part::Text(_) => false,
-            Part::Image(image) => self.eyes.see(image).is_some(),
+            Part::Image(image) => self.seen(album, image).is_some(),
         };
-        result.content.iter().filter(is_shown).cloned().collect()
+        let said = paid.iter().map(|(owed, result)| {
+            let whose = format!("[from the result of the call {}]", owed.id);
+            let pictures = result.content.iter().filter(is_shown).cloned();
+            [Part::Text(whose.into())]
+                .into_iter()
+                .chain(pictures)
+                .collect()
+        });
+        said.filter(|said: &Vec<Part>| said.len() > 1).collect()
+    }
+}
+
+impl Completions {
+    /// A picture as base64; none: it is told of in words.
+    fn seen<'a>(&self, album: &'a Album, image: &ImageRef) -> Option<&'a str> {
+        album.picture(image).filter(|_| !self.quirks.text_only)
     }
 
-    fn turn(&mut self, mut turn: Turn<'_>) {
-        if self.eyes.quirks.no_extras {
-            turn.extras.clear();
-            turn.is_own = false;
-        }
-        if turn.says_something() {
-            spell::turn(self.text, &turn, self.eyes.quirks);
-            self.is_written(Kind::Message);
+    /// A call under the id it goes by.
+    fn call(&self, id: &str, call: &ToolCall) -> Fields {
+        let is_object = call.input.as_str().starts_with('{');
+        let arguments = match self.quirks.json_arguments && !is_object {
+            true => object(&call.input).as_str().to_owned(),
+            false => written(&call.input).into_owned(),
+        };
+        let function = Fields::default()
+            .with("name", &ids::name(&call.name, NAME_MAX))
+            .with("arguments", &arguments);
+        Fields::default()
+            .with("id", id)
+            .with("type", "function")
+            .with("function", &function)
+    }
+
+    /// A result in words. This API knows no failed calls, so the words must say it.
+    fn result_words(&self, result: &ToolResult, album: &Album) -> String {
+        let parts = result.content.iter().filter(|part| says_something(part));
+        let words: Vec<String> = parts
+            .map(|part| match part {
+                Part::Text(words) => words.to_string(),
+                Part::Image(image) => match self.seen(album, image) {
+                    Some(_) => SHOWN_BELOW.to_owned(),
+                    None => in_words(image),
+                },
+            })
+            .collect();
+        let words = match words.is_empty() {
+            true => NOTHING.to_owned(),
+            false => words.join("\n"),
+        };
+        let start = words.trim_start().get(..5).unwrap_or_default();
+        match result.is_error && !start.eq_ignore_ascii_case("error") {
+            true => format!("error: {words}"),
+            false => words,
         }
     }
 }
 
-/// What the model said, sorted by where it goes, and which calls it wants made.
-fn sorted<'a>(
-    reply: &'a Reply,
-    is_own: bool,
-    ids: &mut Ids,
-    message: usize,
-) -> (Turn<'a>, Vec<Owed>) {
-    let mut turn = Turn {
-        is_own,
-        ..Turn::default()
+/// What somebody says.
+pub(super) fn message(role: &str, content: &(impl serde::Serialize + ?Sized)) -> Fields {
+    Fields::default()
+        .with("role", role)
+        .with("content", content)
+}
+
+/// The result of a call that goes by this id.
+fn call_result(id: &str, words: &str) -> Fields {
+    Fields::default()
+        .with("role", "tool")
+        .with("tool_call_id", id)
+        .with("content", words)
+}
+
+/// All messages behind the prompt.
+pub(super) fn messages(parts: &Parts<'_, Kind>) -> Vec<RawJson> {
+    let pieces: Vec<&Piece<Kind>> = parts.pieces().collect();
+    let of_one = |one: &&Piece<Kind>, next: &&Piece<Kind>| {
+        one.kind != Kind::Message && next.kind != Kind::Message
     };
-    let mut owed = Vec::new();
-    for block in &reply.blocks {
-        match block {
-            Block::Text(words) => turn.words.push_str(&words.text),
-            // Another provider's thoughts mean nothing here, and nor do its fields.
-            Block::Thinking(_) | Block::Other(_) if !is_own => {}
-            Block::Thinking(thought) => {
-                turn.thought = field(thought).map(|field| (field, &*thought.text));
-            }
-            Block::Other(raw) => turn.extras.push(raw),
-            Block::ToolCall(call) => {
-                let index = owed.len() + 1;
-                let id = match is_own {
-                    true => ids.keep(&call.id, message, index),
-                    false => {
-                        let short: String = call.id.chars().take(FOREIGN_ID_MAX).collect();
-                        ids.give(&short, message, index)
-                    }
-                };
-                turn.calls.push((id.clone(), call));
-                owed.push(Owed {
-                    id,
-                    came: call.id.clone(),
-                    index,
-                });
-            }
+    let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
+        [whole] if whole.kind == Kind::Message => whole.json.clone(),
+        said => RawJson::of(&message("user", &content(said))),
+    });
+    messages.collect()
+}
+
+/// What users said in a row: one text where it is but words, because not all servers read
+/// lists.
+fn content(said: &[&Piece<Kind>]) -> RawJson {
+    let is_words = said.iter().all(|piece| piece.kind == Kind::Words);
+    match said {
+        [words] if is_words => words.json.clone(),
+        _ if is_words => {
+            let texts = said.iter();
+            let texts = texts.filter_map(|piece| serde_json::from_str(piece.json.as_str()).ok());
+            RawJson::of(&texts.collect::<Vec<String>>().join("\n\n"))
+        }
+        _ => {
+            let parts = said.iter().map(|piece| match piece.kind {
+                Kind::Words => RawJson::of(&Fields::of_type("text").with("text", &piece.json)),
+                Kind::Picture | Kind::Message => piece.json.clone(),
+            });
+            RawJson::of(&parts.collect::<Vec<_>>())
         }
     }
-    (turn, owed)
 }
 
 /// The field that a thought goes back under; none: it came in another way.

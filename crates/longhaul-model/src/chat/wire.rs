@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::{count, says, word};
 use crate::chat::quirks::Quirks;
+use crate::counts::UsagePaths;
 
 /// The Chat Completions API of one provider.
 #[derive(Debug)]
@@ -28,6 +29,31 @@ impl Completions {
 
 /// The wire's name.
 pub(super) const WIRE: &str = "chat";
+
+/// Where thoughts stand, as most servers call it.
+pub(super) const REASONING_CONTENT: &str = "reasoning_content";
+
+/// As the others do.
+pub(super) const REASONING: &str = "reasoning";
+
+/// Where a thought notes which of these names it came under.
+pub(super) const FIELD: &str = "field";
+
+/// Where tokens are counted. What came from a cache stands as OpenAI, Moonshot and DeepSeek
+/// say it.
+pub(super) const USAGE: UsagePaths = UsagePaths {
+    input: "/prompt_tokens",
+    output: "/completion_tokens",
+    total: Some("/total_tokens"),
+    cached: &[
+        "/prompt_tokens_details/cached_tokens",
+        "/cached_tokens",
+        "/prompt_cache_hit_tokens",
+    ],
+    cache_write: "/prompt_tokens_details/cache_write_tokens",
+    reasoning: "/completion_tokens_details/reasoning_tokens",
+    is_cache_input: true,
+};
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 64;

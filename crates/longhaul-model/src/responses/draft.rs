@@ -4,21 +4,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longhaul_core::message::Reply;
 use longhaul_core::port::model::Ear;
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::Usage;
 use serde_json::value::RawValue;
 
-use crate::adapter::{Draft, Said};
-use crate::arguments::{bounded, check_count, says};
-use crate::exchange::{Codec, Fault, Heed, called, each, no_json};
+use crate::adapter::{Draft, Said, reply};
+use crate::arguments::{check_count, says};
+use crate::counts::Counts;
+use crate::exchange::{Codec, Fault, Heed, called, each, no_json, part};
 use crate::fields::Fields;
-use crate::guess::Guess;
 use crate::responses::blocks::spoken;
-use crate::responses::counts::Counts;
 use crate::responses::item::Open;
-use crate::responses::wire::{Ending, Frame, Letter, Piece};
+use crate::responses::wire::{Ending, Frame, Letter, Piece, USAGE};
 use crate::sse::Event;
 
 /// What is told of a failure that comes without an error.
@@ -27,9 +24,6 @@ const NO_ERROR: &str = r#"{"message":"it does not say why"}"#;
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    dialect: String,
-    /// What it weighs, where nobody counts.
-    guess: Guess,
     model: Option<String>,
     counts: Counts,
     ending: Ending,
@@ -41,18 +35,6 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(dialect: String, guess: Guess) -> Self {
-        Self {
-            dialect,
-            guess,
-            ..Self::default()
-        }
-    }
-
-    fn guess(&self) -> Usage {
-        self.guess.usage(self.items.iter().map(Open::bytes).sum())
-    }
-
     fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
         match frame.kind.as_deref().unwrap_or_default() {
             "response.created" | "response.in_progress" => self.begin(frame),
@@ -210,7 +192,7 @@ impl Reading {
         let (output, reason) = (letter.output().unwrap_or_default(), letter.reason());
         self.model = letter.model.or_else(|| self.model.take());
         if let Some(usage) = letter.usage {
-            self.counts.hear(usage.get());
+            self.counts.hear(&USAGE, usage.get());
         }
         let unsettled = ["in_progress", "queued"];
         let status = letter
@@ -264,24 +246,14 @@ struct At {
 }
 
 impl Draft for Reading {
-    fn finish(mut self) -> Said {
-        let usage = self.counts.settle(self.guess());
+    fn finish(mut self, dialect: &str) -> Said {
         self.items.sort_by_key(|item| item.index);
         let refuses = self.items.iter().any(Open::refuses);
-        let reply = Reply {
-            dialect: self.dialect,
-            blocks: self
-                .items
-                .into_iter()
-                .flat_map(Open::close)
-                .filter_map(bounded)
-                .collect(),
-        };
-        let has_calls = reply.calls().next().is_some();
+        let blocks = self.items.into_iter().flat_map(Open::close);
+        let (reply, has_calls) = reply(dialect, blocks);
         Said {
             stop: self.ending.stop(refuses, has_calls),
             reply,
-            usage,
             model: self.model,
         }
     }
@@ -301,9 +273,7 @@ impl Codec for Reading {
         })
     }
 
-    fn whole(&mut self, body: &[u8], ear: &dyn Ear) -> Result<(), Fault> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|_| Fault::Nonsense("the reply is no text".to_owned()))?;
+    fn whole(&mut self, text: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let strange = || Fault::Nonsense("neither a stream nor a response".to_owned());
         let letter: Letter<'_> = serde_json::from_str(text).map_err(|_| strange())?;
         let status = letter.status.as_deref();
@@ -325,8 +295,12 @@ impl Codec for Reading {
         self.settle(letter, "completed", ear)
     }
 
-    fn used(&self) -> Usage {
-        self.counts.so_far(self.guess())
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn bytes(&self) -> u64 {
+        self.items.iter().map(Open::bytes).sum()
     }
 }
 
@@ -341,11 +315,6 @@ fn object(raw: &str) -> Result<RawJson, Fault> {
 fn id(item: &RawJson) -> Option<String> {
     let id = Fields::read(item.as_str())?.take_text("id");
     id.filter(|id| !id.is_empty())
-}
-
-fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
-    raw.map(RawValue::get)
-        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(

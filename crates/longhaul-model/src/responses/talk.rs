@@ -1,121 +1,50 @@
 //! A conversation in the items of the Responses API.
 //!
-//! Never: a call without its result, a result without its call, or a thought
-//! without what it led to.
+//! Never: a thought without what it led to, or a change to the bytes of arguments, of sealed
+//! thoughts, or of an item that is not understood.
 
-use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
+use std::borrow::Cow;
+
+use longhaul_core::message::{Block, Part, Reply, Thinking, ToolCall, ToolResult, Words};
 use longhaul_core::raw::RawJson;
 
-use crate::album::Album;
+use crate::album::{Album, in_words};
+use crate::arguments::written;
 use crate::fields::Fields;
-use crate::ids::Ids;
-use crate::owed::{Owed, Paired, pair, says_something};
-use crate::responses::spell::{self, Spoken};
-use crate::responses::wire::Responses;
-use crate::talk::{Page, Talk, Tongue};
+use crate::ids::{self, Ids};
+use crate::owed::{NO_RESULT, says_something};
+use crate::responses::wire::{NAME_MAX, Responses};
+use crate::talk::{self, Tongue};
 
-/// What the next message must know.
-#[derive(Debug, Clone, Default)]
-pub(super) struct After {
-    owed: Vec<Owed>,
-}
+/// How a result is marked that is an error: the API has no field for it.
+const ERROR: &str = "error";
+
+/// All pieces are items.
+type Page<'a> = talk::Page<'a, ()>;
 
 impl Tongue for Responses {
-    type After = After;
+    type Kind = ();
 
-    fn write(&self, page: Page<'_>, before: After, message: &Message) -> After {
-        let own = matches!(message, Message::Assistant(reply) if reply.dialect == self.dialect);
-        let mut scroll = Scroll {
-            begun: !page.text.is_empty(),
-            text: page.text,
-            own,
-        };
-        let owed = match message {
-            Message::User(parts) => {
-                scroll.settle(&before.owed);
-                scroll.parts(parts, page.album);
-                Vec::new()
-            }
-            Message::Results(results) => scroll.results(results, before.owed, page.album),
-            Message::Assistant(reply) => {
-                scroll.settle(&before.owed);
-                scroll.reply(reply, page.ids, page.number)
-            }
-        };
-        After { owed }
-    }
-
-    fn copy(&self, talk: &Talk<After>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&talk.text);
-        if let Some(last) = talk.entries.last() {
-            let mut scroll = Scroll {
-                begun: !talk.text.is_empty(),
-                text: out,
-                own: false,
-            };
-            scroll.settle(&last.after.owed);
-        }
-    }
-}
-
-/// Writes items one behind the other.
-struct Scroll<'a> {
-    text: &'a mut Vec<u8>,
-    begun: bool,
-    /// What is written came over this wire, from this provider.
-    own: bool,
-}
-
-impl Scroll<'_> {
-    /// Makes room for an item.
-    fn item(&mut self) -> &mut Vec<u8> {
-        if self.begun {
-            self.text.push(b',');
-        }
-        self.begun = true;
-        self.text
-    }
-
-    fn parts(&mut self, parts: &[Part], album: &Album) {
+    fn user(&self, page: &mut Page<'_>, parts: &[Part]) {
         let parts = parts.iter().filter(|part| says_something(part));
-        let parts: Vec<&Part> = parts.collect();
+        let parts: Vec<Fields> = parts.map(|part| said(part, page.album)).collect();
         if !parts.is_empty() {
-            spell::user(self.item(), &parts, album);
+            let message = Fields::of_type("message").with("role", "user");
+            page.add((), &message.with("content", &parts));
         }
     }
 
-    /// Gives every call a result that will get no other.
-    fn settle(&mut self, owed: &[Owed]) {
-        for owed in owed {
-            spell::missing_result(self.item(), &owed.id);
-        }
+    fn result(&self, page: &mut Page<'_>, id: &str, result: &ToolResult) {
+        let output = output(result, page.album);
+        page.add((), &call_output(id).with("output", &output));
     }
 
-    /// Writes results in the order of their calls, and says which are missing.
-    fn results(&mut self, results: &[ToolResult], owed: Vec<Owed>, album: &Album) -> Vec<Owed> {
-        let Paired {
-            paid,
-            missing,
-            strays,
-        } = pair(owed, results);
-        for (owed, result) in paid {
-            spell::result(self.item(), &owed.id, result, album);
-        }
-        if strays.is_empty() {
-            return missing;
-        }
-        // A result whose call is gone is still something that was seen.
-        self.settle(&missing);
-        for stray in strays {
-            self.parts(&stray.content, album);
-        }
-        Vec::new()
+    fn missing_result(&self, page: &mut Page<'_>, id: &str) {
+        page.add((), &call_output(id).with("output", NO_RESULT));
     }
 
-    /// Writes what the model said, and says which calls it wants made.
-    fn reply(&mut self, reply: &Reply, ids: &mut Ids, message: usize) -> Vec<Owed> {
-        let mut telling = Telling::new(self.own);
-        let mut owed = Vec::new();
+    fn reply(&self, page: &mut Page<'_>, reply: &Reply) {
+        let mut telling = Telling::new(reply.dialect == self.dialect);
         let mut blocks = reply.blocks.as_slice();
         while let Some((block, rest)) = blocks.split_first() {
             blocks = rest;
@@ -123,24 +52,93 @@ impl Scroll<'_> {
                 Block::Text(words) => {
                     let more = telling.more_of_it(rest);
                     blocks = &rest[more.len()..];
-                    telling.words(self, words, &more);
+                    telling.words(page, words, &more);
                 }
                 Block::Thinking(thought) => telling.thought(thought),
-                Block::Other(raw) => telling.other(self, raw),
-                Block::ToolCall(call) => {
-                    let index = owed.len() + 1;
-                    let id = ids.give(&call.id, message, index);
-                    telling.call(self, call, &id);
-                    owed.push(Owed {
-                        id,
-                        came: call.id.clone(),
-                        index,
-                    });
-                }
+                Block::Other(raw) => telling.other(page, raw),
+                Block::ToolCall(call) => telling.call(page, call),
             }
         }
-        owed
     }
+}
+
+/// A part of what is said to the model.
+fn said(part: &Part, album: &Album) -> Fields {
+    if let Part::Image(image) = part
+        && let Some(data) = album.picture(image)
+    {
+        let url = format!("data:{};base64,{data}", image.media_type);
+        let picture = Fields::of_type("input_image").with("image_url", &url);
+        return picture.with("detail", "auto");
+    }
+    Fields::of_type("input_text").with("text", &in_text(part))
+}
+
+fn call_output(id: &str) -> Fields {
+    Fields::of_type("function_call_output").with("call_id", id)
+}
+
+/// What a call brought: words, or a list of parts where a picture is shown.
+fn output(result: &ToolResult, album: &Album) -> RawJson {
+    let parts = result.content.iter().filter(|part| says_something(part));
+    let parts: Vec<&Part> = parts.collect();
+    let marked = result.is_error && !parts.first().is_some_and(|part| says_error(part));
+    let is_shown = |part: &&Part| match part {
+        Part::Image(image) => album.picture(image).is_some(),
+        Part::Text(_) => false,
+    };
+    if parts.iter().any(is_shown) {
+        let mark = Fields::of_type("input_text").with("text", &format!("{ERROR}:"));
+        let parts = parts.iter().map(|part| said(part, album));
+        let mark = marked.then_some(mark).into_iter();
+        return RawJson::of(&mark.chain(parts).collect::<Vec<_>>());
+    }
+    let words: Vec<Cow<'_, str>> = parts.into_iter().map(in_text).collect();
+    let words = words.join("\n");
+    RawJson::of(&match (marked, words.is_empty()) {
+        (false, _) => words,
+        (true, false) => format!("{ERROR}: {words}"),
+        (true, true) => ERROR.to_owned(),
+    })
+}
+
+fn in_text(part: &Part) -> Cow<'_, str> {
+    match part {
+        Part::Text(words) => Cow::Borrowed(words),
+        Part::Image(image) => Cow::Owned(in_words(image)),
+    }
+}
+
+fn says_error(part: &Part) -> bool {
+    let words = match part {
+        Part::Text(words) => words.trim_start(),
+        Part::Image(_) => return false,
+    };
+    words
+        .get(..ERROR.len())
+        .is_some_and(|first| first.eq_ignore_ascii_case(ERROR))
+}
+
+/// The part that words of the provider's own came as, and whether nothing is in it.
+fn spoken(words: &Words, extra: &mut Fields) -> (Fields, bool) {
+    let part = extra.take("part");
+    let part = part.and_then(|part| Fields::read(part.as_str()));
+    let mut rest = part.unwrap_or_default();
+    let kind = rest.take_text("type");
+    let kind = kind.unwrap_or_else(|| "output_text".to_owned());
+    let part = Fields::of_type(&kind);
+    let part = match kind.as_str() {
+        "output_text" => {
+            let no_annotations: Option<&[(); 0]> = rest.is_empty().then_some(&[]);
+            let part = part.with("text", &words.text);
+            part.with_some("annotations", no_annotations)
+        }
+        "refusal" => part.with("refusal", &words.text),
+        // All that it holds is among its other fields.
+        _ => return (part.with_fields(rest.raw().as_ref()), false),
+    };
+    let is_blank = words.text.trim().is_empty();
+    (part.with_fields(rest.raw().as_ref()), is_blank)
 }
 
 /// A reply while it is told again.
@@ -174,10 +172,9 @@ impl<'a> Telling<'a> {
     }
 
     /// Writes the thoughts before the item that they led to.
-    fn think(&mut self, scroll: &mut Scroll<'_>) {
+    fn think(&mut self, page: &mut Page<'_>) {
         for thought in self.thoughts.drain(..) {
-            let thought = thought.as_str().as_bytes();
-            scroll.item().extend_from_slice(thought);
+            page.add_raw((), thought);
             self.severed = false;
         }
     }
@@ -195,53 +192,63 @@ impl<'a> Telling<'a> {
         .collect()
     }
 
-    fn words(&mut self, scroll: &mut Scroll<'_>, first: &Words, more: &[&Words]) {
+    fn words(&mut self, page: &mut Page<'_>, first: &Words, more: &[&Words]) {
         if !self.own {
-            return plainly(scroll, &[first]);
+            return plainly(page, &[first]);
         }
         let mut fields = extra(first.extra.as_ref());
         let message = fields.take("message");
-        let mut parts = vec![Spoken::of(first, &mut fields)];
-        for words in more {
-            parts.push(Spoken::of(words, &mut extra(words.extra.as_ref())));
-        }
-        if parts.iter().all(Spoken::is_blank) {
+        let first_part = spoken(first, &mut fields);
+        let more_parts = more.iter();
+        let more_parts = more_parts.map(|words| spoken(words, &mut extra(words.extra.as_ref())));
+        let (parts, blank): (Vec<Fields>, Vec<bool>) =
+            [first_part].into_iter().chain(more_parts).unzip();
+        if blank.into_iter().all(|is_blank| is_blank) {
             // A message that says nothing is refused, and so is a thought that
             // led to it alone.
             self.severed |= !self.thoughts.is_empty();
             self.thoughts.clear();
             return;
         }
-        self.think(scroll);
+        self.think(page);
         match message.and_then(named).filter(|_| !self.severed) {
-            Some(message) => spell::message(scroll.item(), &message, &parts),
-            None => plainly(scroll, &[&[first], more].concat()),
+            Some(fields) => {
+                let message = Fields::of_type("message").with("content", &parts);
+                page.add((), &message.with_fields(fields.raw().as_ref()));
+            }
+            None => plainly(page, &[&[first], more].concat()),
         }
     }
 
-    fn call(&mut self, scroll: &mut Scroll<'_>, call: &ToolCall, id: &str) {
-        self.think(scroll);
-        let kept = self.own.then(|| {
-            let mut kept = extra(call.extra.as_ref());
-            if self.severed {
-                _ = kept.take("id");
-            }
-            kept
-        });
-        spell::call(scroll.item(), call, id, kept);
+    fn call(&mut self, page: &mut Page<'_>, call: &ToolCall) {
+        self.think(page);
+        let mut kept = extra(call.extra.as_ref().filter(|_| self.own));
+        if self.severed {
+            _ = kept.take("id");
+        }
+        let id = page.call(call, &call.id, Ids::give);
+        let arguments = kept.take("arguments");
+        let arguments = arguments.unwrap_or_else(|| RawJson::of(&written(&call.input)));
+        let item = Fields::of_type("function_call")
+            .with("call_id", &id)
+            .with("name", &ids::name(&call.name, NAME_MAX))
+            .with("arguments", &arguments)
+            .with_fields(kept.raw().as_ref());
+        page.add((), &item);
     }
 
-    fn other(&mut self, scroll: &mut Scroll<'_>, raw: &RawJson) {
+    fn other(&mut self, page: &mut Page<'_>, raw: &RawJson) {
         if self.own {
-            self.think(scroll);
-            scroll.item().extend_from_slice(raw.as_str().as_bytes());
+            self.think(page);
+            page.add_raw((), raw);
         }
     }
 }
 
-fn plainly(scroll: &mut Scroll<'_>, words: &[&Words]) {
+fn plainly(page: &mut Page<'_>, words: &[&Words]) {
     for words in words.iter().filter(|words| !words.text.trim().is_empty()) {
-        spell::plain_words(scroll.item(), &words.text);
+        let message = Fields::of_type("message").with("role", "assistant");
+        page.add((), &message.with("content", &words.text));
     }
 }
 
@@ -252,7 +259,7 @@ fn extra(raw: Option<&RawJson>) -> Fields {
 
 /// The fields of a message as the API wants them back; none: it has no id, without
 /// which it can't go back in its own form.
-fn named(message: RawJson) -> Option<RawJson> {
+fn named(message: RawJson) -> Option<Fields> {
     let mut fields = extra(Some(&message));
     if !fields.get("id")?.as_str().starts_with('"') {
         return None;
@@ -262,7 +269,7 @@ fn named(message: RawJson) -> Option<RawJson> {
             fields.set(name, RawJson::of(&usual));
         }
     }
-    fields.raw()
+    Some(fields)
 }
 
 /// Whether the provider can know this thought again: it is sealed, or spelled

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::{count, text, word};
+use crate::counts::UsagePaths;
 
 /// The Responses API.
 #[derive(Debug)]
@@ -17,6 +18,17 @@ pub(super) struct Responses {
     /// Whose items a reply over this wire is made of.
     pub(super) dialect: String,
 }
+
+/// Where tokens are counted.
+pub(super) const USAGE: UsagePaths = UsagePaths {
+    input: "/input_tokens",
+    output: "/output_tokens",
+    total: None,
+    cached: &["/input_tokens_details/cached_tokens"],
+    cache_write: "/input_tokens_details/cache_write_tokens",
+    reasoning: "/output_tokens_details/reasoning_tokens",
+    is_cache_input: true,
+};
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 128;

@@ -63,12 +63,12 @@ impl Renderer {
     }
 
     /// The text with its templates filled, or why that can't be done.
-    pub(crate) fn text(&self, source: &str, values: &Values) -> Result<String, String> {
+    pub(crate) fn text(&self, source: &str, values: &Values<'_>) -> Result<String, String> {
         if !is_template(source) {
             return Ok(source.to_owned());
         }
         let syntax = self.0.syntax().clone();
-        match render(source, values.context(), syntax, (&LIMITS, as_text)) {
+        match render(source, values.context(source), syntax, (&LIMITS, as_text)) {
             Ok(text) => Ok(text),
             Err(error) => {
                 let missing = values.missing(source);
@@ -78,7 +78,7 @@ impl Renderer {
     }
 
     /// The value with the templates in its strings filled. A key is never one.
-    pub(crate) fn value(&self, source: &Value, values: &Values) -> Result<Value, String> {
+    pub(crate) fn value(&self, source: &Value, values: &Values<'_>) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
             Value::String(text) => Value::String(self.text(text, values)?),
@@ -113,49 +113,48 @@ pub(crate) fn templates(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What a template is filled with, taken from one conversation.
+/// What a template is filled with, taken from one conversation when a template names it:
+/// finding the input takes as long as the conversation is.
 #[derive(Debug)]
-pub(crate) struct Values {
-    input: Option<Value>,
-    last_result: Option<String>,
-}
+pub(crate) struct Values<'a>(pub(crate) &'a Ask);
 
-impl Values {
-    pub(crate) fn of(ask: &Ask) -> Self {
-        let from = own_beginning(ask);
+impl Values<'_> {
+    fn input(&self) -> Option<Value> {
+        let messages = &self.0.messages;
         let said = |message: &Arc<Message>| match &**message {
             Message::User(parts) => Some(words(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
-        let first = ask.messages[from..].iter().find_map(said);
-        let first = first.or_else(|| ask.messages.iter().find_map(said));
-        let newest = ask
-            .messages
-            .iter()
-            .rev()
-            .find_map(|message| match &**message {
-                Message::Results(results) => results.last().map(|result| words(&result.content)),
-                Message::User(_) | Message::Assistant(_) => None,
-            });
-        Self {
-            input: first.map(value_of),
-            last_result: newest,
-        }
+        let first = messages[own_beginning(self.0)..].iter().find_map(said);
+        let first = first.or_else(|| messages.iter().find_map(said));
+        first.map(value_of)
     }
 
-    fn context(&self) -> minijinja::Value {
+    fn last_result(&self) -> Option<String> {
+        let newest = self.0.messages.iter().rev();
+        let mut newest = newest.filter_map(|message| match &**message {
+            Message::Results(results) => results.last().map(|result| words(&result.content)),
+            Message::User(_) | Message::Assistant(_) => None,
+        });
+        newest.next()
+    }
+
+    /// The values that this template may use.
+    fn context(&self, source: &str) -> minijinja::Value {
+        // Whatever is not named can only be seen by a template that shows all there is.
+        let may_use = |name: &str| source.contains(name) || source.contains("debug");
         let absent = minijinja::Value::UNDEFINED;
-        let input = self.input.as_ref().map(|input| Serde(input).into());
-        let last_result = self.last_result.as_deref().map(minijinja::Value::from);
+        let input = may_use("input").then(|| self.input()).flatten();
+        let last_result = may_use("last_result").then(|| self.last_result()).flatten();
         minijinja::context! {
-            input => input.unwrap_or(absent.clone()),
-            last_result => last_result.unwrap_or(absent),
+            input => input.map_or(absent.clone(), |input| Serde(&input).into()),
+            last_result => last_result.map_or(absent, minijinja::Value::from),
         }
     }
 
     fn missing(&self, source: &str) -> String {
         let mut text = String::new();
-        let absent = [self.input.is_none(), self.last_result.is_none()];
+        let absent = [self.input().is_none(), self.last_result().is_none()];
         for (name, absent) in NAMES.iter().zip(absent) {
             if absent && source.contains(name) {
                 // Writing to a string can't fail.

@@ -52,7 +52,7 @@ pub(crate) fn failure(outage: Outage, attempt: u32) -> Option<Failure> {
 
 /// The reply of a line in this turn, or which template can't be filled.
 pub(crate) fn reply(line: &Line, ask: &Ask, renderer: &Renderer) -> Result<Reply, String> {
-    let values = Values::of(ask);
+    let values = Values(ask);
     let text = line
         .text
         .as_deref()
@@ -79,7 +79,7 @@ pub(crate) fn reply(line: &Line, ask: &Ask, renderer: &Renderer) -> Result<Reply
     })
 }
 
-fn input(call: &Call, values: &Values, renderer: &Renderer) -> Result<RawJson, String> {
+fn input(call: &Call, values: &Values<'_>, renderer: &Renderer) -> Result<RawJson, String> {
     match &call.input {
         Input::Plain(raw) => Ok(raw.clone()),
         Input::Templated(value) => {

@@ -294,7 +294,7 @@ async fn only_what_the_user_set_is_sent() {
         seen.head
     );
     assert!(seen.head.contains("anthropic-beta: x-1"));
-    assert!(seen.body.contains(r#","temperature": 0.50, "thinking":{"#));
+    assert!(seen.body.contains(r#","temperature":0.50,"thinking":{"#));
     spec::check(&seen.body);
 }
 

@@ -350,7 +350,7 @@ async fn only_what_the_user_set_is_sent() {
     assert!(seen.head.contains("http-referer: https://example.org"));
     assert!(
         seen.body
-            .contains(r#","temperature": 0.50, "parallel_tool_calls":false,"#)
+            .contains(r#","temperature":0.50,"parallel_tool_calls":false,"#)
     );
 }
 

@@ -80,7 +80,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         "gpt-5.5",
         r#"{"temperature": 0.50, "reasoning":{"effort":"low"}}"#,
-        r#","temperature": 0.50, "reasoning":{"effort":"low"},"include":["reasoning.encrypted_content"],"#,
+        r#","temperature":0.50,"reasoning":{"effort":"low"},"include":["reasoning.encrypted_content"],"#,
     ),
     (
         "gpt-5.5",
