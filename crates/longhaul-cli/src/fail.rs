@@ -132,6 +132,7 @@ pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
     match error {
         AssembleError::Store(error) => store(&error).into(),
         other @ (AssembleError::Tool(_)
+        | AssembleError::BuiltIn(_)
         | AssembleError::Name(_)
         | AssembleError::Setting(_)
         | AssembleError::NotYet(_)) => Failure::usage(other.to_string())

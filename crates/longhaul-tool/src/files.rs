@@ -18,7 +18,6 @@ mod write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_core::id::BadId;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
@@ -28,6 +27,7 @@ use crate::files::read::ReadFile;
 use crate::files::search::SearchFiles;
 use crate::files::workspace::Workspace;
 use crate::files::write::WriteFile;
+use crate::typed::{BadTool, typed};
 
 /// A directory that agents work in.
 #[derive(Debug, Clone)]
@@ -56,15 +56,19 @@ impl Files {
 
     /// `read_file`, `write_file`, `edit_file`, `list_files` and `search_files`
     /// over this workspace.
-    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadId> {
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadTool> {
         let space = Workspace::new(self.root.clone(), self.kept.clone());
-        let clock = || Arc::clone(&self.clock);
+        let clock = Arc::clone(&self.clock);
+        let list = ListFiles {
+            space: space.clone(),
+            clock: clock.clone(),
+        };
         Ok(vec![
-            Arc::new(ReadFile::new(space.clone())?),
-            Arc::new(WriteFile::new(space.clone())?),
+            typed(ReadFile(space.clone()))?,
+            typed(WriteFile(space.clone()))?,
             Arc::new(EditFile::new(space.clone())?),
-            Arc::new(ListFiles::new(space.clone(), clock())?),
-            Arc::new(SearchFiles::new(space, clock())?),
+            typed(list)?,
+            typed(SearchFiles { space, clock })?,
         ])
     }
 }

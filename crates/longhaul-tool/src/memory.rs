@@ -9,12 +9,12 @@ mod whose;
 
 use std::sync::Arc;
 
-use longhaul_core::id::BadId;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::tool::Tool;
 
 use crate::memory::recall::Recall;
 use crate::memory::remember::Remember;
+use crate::typed::{BadTool, typed};
 
 /// The names of the tools of memory.
 pub const NAMES: [&str; 2] = ["remember", "recall"];
@@ -32,10 +32,10 @@ impl Memory {
     }
 
     /// `remember` and `recall` over these notes.
-    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadId> {
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadTool> {
         Ok(vec![
-            Arc::new(Remember::new(self.shelves.clone())?),
-            Arc::new(Recall::new(self.shelves.clone())?),
+            typed(Remember(self.shelves.clone()))?,
+            typed(Recall(self.shelves.clone()))?,
         ])
     }
 }

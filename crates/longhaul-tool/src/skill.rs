@@ -8,23 +8,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rustix::fs::FileType;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::files::closed::{self, Wish};
 use crate::files::path::{self, SKILL};
 use crate::files::text::text;
 use crate::place::{Folder, Place, Trouble};
 use crate::spelling::shown;
-
-/// The tool's name; whoever has skills has it.
-const NAME: &str = "read_skill";
+use crate::typed::{BadTool, TypedTool, typed};
 
 /// What introduces a skill.
 const FILE: &str = "SKILL.md";
@@ -64,52 +63,43 @@ impl Skills {
     }
 
     /// `read_skill` over these folders.
-    pub fn tool(self) -> Result<Arc<dyn Tool>, BadId> {
-        let properties = json!({
-            "skill": { "type": "string", "description": "The skill's name" },
-            "path": {
-                "type": "string",
-                "description": "A file of the skill, as its text or the list names it, such as \
-                    `references/api.md`; what the skill itself says unless given",
-            },
-        });
-        let description = "Reads a skill: what it says, and the list of the files that belong to \
-            it. Read a skill before you do what it is for. With a path it reads one of those files.";
-        Ok(Arc::new(ReadSkill {
-            card: card(NAME, description, properties, &["skill"])?,
+    pub fn tool(self) -> Result<Arc<dyn Tool>, BadTool> {
+        typed(ReadSkill {
             place: Place::new(self.root).without(self.kept),
             folders: self.folders.into(),
-        }))
+        })
     }
 }
 
 /// Reads skills.
 #[derive(Debug)]
 struct ReadSkill {
-    card: ToolCard,
     place: Place,
     folders: Arc<[Vec<String>]>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
+    /// The skill's name
     skill: String,
+    /// A file of the skill, as its text or the list names it, such as `references/api.md`; what
+    /// the skill itself says unless given
     path: Option<String>,
 }
 
 #[async_trait]
-impl Tool for ReadSkill {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
-
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
+impl TypedTool for ReadSkill {
+    type Input = Input;
+    const NAME: &'static str = "read_skill";
+    const DESCRIPTION: &'static str = "Reads a skill: what it says, and the list of the files \
+        that belong to it. Read a skill before you do what it is for. With a path it reads one of \
+        those files.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// The skill's name, with the path behind it.
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         let skill = input["skill"].as_str().unwrap_or_default();
         let path = input["path"].as_str().filter(|path| !path.is_empty());
         vec![match path {
@@ -118,9 +108,8 @@ impl Tool for ReadSkill {
         }]
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let skill = listed(&around.skills, &input.skill).map_err(refuse)?;
+    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let skill = listed(&ctx.skills, &input.skill).map_err(refuse)?;
         let (place, folders) = (self.place.clone(), Arc::clone(&self.folders));
         aside(move || read((&place, &folders), &skill, input.path.as_deref())).await
     }

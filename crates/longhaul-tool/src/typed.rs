@@ -65,6 +65,14 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
         None
     }
 
+    /// What rules match against, read from the input as it was sent. A tool that can name its
+    /// subjects for input of another type, too, has a version of its own.
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+        let typed = Self::Input::deserialize(input).ok();
+        let subjects = typed.and_then(|typed| self.subjects(&typed));
+        subjects.unwrap_or_else(|| vec![canonical(input)])
+    }
+
     /// Does it.
     async fn call(
         &self,
@@ -135,9 +143,7 @@ impl<T: TypedTool> Tool for Typed<T> {
     }
 
     fn subjects(&self, input: &Value) -> Vec<String> {
-        let read = T::Input::deserialize(input);
-        let said = read.ok().and_then(|read| self.tool.subjects(&read));
-        said.unwrap_or_else(|| vec![canonical(input)])
+        self.tool.raw_subjects(input)
     }
 
     fn stops_cleanly(&self) -> bool {

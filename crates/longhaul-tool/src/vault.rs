@@ -13,12 +13,12 @@ mod yaml;
 
 use std::sync::Arc;
 
-use longhaul_core::id::BadId;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
 use crate::location::Location;
 use crate::place::Place;
+use crate::typed::{BadTool, typed};
 use crate::vault::list::VaultList;
 use crate::vault::read::VaultRead;
 use crate::vault::write::VaultWrite;
@@ -40,11 +40,15 @@ impl Vault {
     }
 
     /// `vault_write`, `vault_read` and `vault_list` over this vault.
-    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadId> {
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadTool> {
+        let write = VaultWrite {
+            place: self.place.clone(),
+            clock: self.clock.clone(),
+        };
         Ok(vec![
-            Arc::new(VaultWrite::new(self.place.clone(), self.clock.clone())?),
-            Arc::new(VaultRead::new(self.place.clone())?),
-            Arc::new(VaultList::new(self.place.clone())?),
+            typed(write)?,
+            typed(VaultRead(self.place.clone()))?,
+            typed(VaultList(self.place.clone()))?,
         ])
     }
 }

@@ -71,6 +71,9 @@ pub enum AssembleError {
     /// A tool can't be taken in.
     #[error(transparent)]
     Tool(#[from] BadTool),
+    /// A built-in tool is no tool.
+    #[error(transparent)]
+    BuiltIn(#[from] longhaul_tool::typed::BadTool),
     /// A name of ours is none.
     #[error(transparent)]
     Name(#[from] BadId),

@@ -6,21 +6,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rustix::fs::FileType;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::Clock;
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::files::closed::Wish;
 use crate::files::glob::Glob;
 use crate::files::path::joined;
 use crate::files::walk::{Go, Walk};
 use crate::files::workspace::{Workspace, hint};
+use crate::typed::TypedTool;
 
 /// How many entries are shown.
 const SHOWN_MAX: usize = 1_000;
@@ -28,60 +29,36 @@ const SHOWN_MAX: usize = 1_000;
 /// Lists files.
 #[derive(Debug)]
 pub(crate) struct ListFiles {
-    card: ToolCard,
-    space: Workspace,
-    clock: Arc<dyn Clock>,
+    pub(crate) space: Workspace,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// The folder, from the workspace's top, such as `src`; the top itself unless given
     path: Option<String>,
+    /// List the files in all folders below that fit, such as `*.rs`, `src/**/*.md` or `**` for
+    /// all of them
     glob: Option<String>,
 }
 
-impl ListFiles {
-    /// The tool over this workspace.
-    pub(crate) fn new(space: Workspace, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
-        let properties = json!({
-            "path": {
-                "type": "string",
-                "description": "The folder, from the workspace's top, such as `src`; the top itself unless given",
-            },
-            "glob": {
-                "type": "string",
-                "description": "List the files in all folders below that fit, such as `*.rs`, \
-                    `src/**/*.md` or `**` for all of them",
-            },
-        });
-        let description = "Lists what is in a folder of the workspace, one path a line from the \
-            workspace's top, folders with a `/` at the end. With a glob it lists the files that \
-            fit, in this folder and all below it. Shows 1000 at most.";
-        Ok(Self {
-            card: card("list_files", description, properties, &[])?,
-            space,
-            clock,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for ListFiles {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
-
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
+impl TypedTool for ListFiles {
+    type Input = Input;
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str = "Lists what is in a folder of the workspace, one path a line \
+        from the workspace's top, folders with a `/` at the end. With a glob it lists the files \
+        that fit, in this folder and all below it. Shows 1000 at most.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// The folder; `.` stands for the whole workspace.
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         self.space.subjects(input)
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
+    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let (space, clock) = (self.space.clone(), Arc::clone(&self.clock));
         aside(move || list(&space, &input, clock)).await
     }

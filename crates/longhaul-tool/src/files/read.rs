@@ -3,21 +3,23 @@
 //! Never: more of it than a model can use, and never silent about the rest.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::message::Part;
 use longhaul_core::picture::Picture;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::easel::{Easel, NoPicture};
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::files::closed::Wish;
 use crate::files::text::{FILE_BYTES_MAX, is_text, text, too_long};
 use crate::files::workspace::{Workspace, hint};
+use crate::typed::TypedTool;
 
 /// The longest answer, in bytes.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
@@ -29,68 +31,38 @@ const NUMBER_MAX: u32 = 1_000_000_000;
 
 /// Reads files.
 #[derive(Debug)]
-pub(crate) struct ReadFile {
-    card: ToolCard,
-    space: Workspace,
-}
+pub(crate) struct ReadFile(pub(crate) Workspace);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// The file, from the workspace's top, such as `src/main.rs`
     path: String,
+    /// The number of the first line to read; 1 unless given
+    #[schemars(range(min = 1, max = NUMBER_MAX))]
     offset: Option<usize>,
+    /// How many lines to read; 2000 unless given
+    #[schemars(range(min = 1, max = NUMBER_MAX))]
     limit: Option<usize>,
 }
 
-impl ReadFile {
-    /// The tool over this workspace.
-    pub(crate) fn new(space: Workspace) -> Result<Self, BadId> {
-        let properties = json!({
-            "path": {
-                "type": "string",
-                "description": "The file, from the workspace's top, such as `src/main.rs`",
-            },
-            "offset": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": NUMBER_MAX,
-                "description": "The number of the first line to read; 1 unless given",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": NUMBER_MAX,
-                "description": "How many lines to read; 2000 unless given",
-            },
-        });
-        let description = "Reads a text file of the workspace, or shows a picture (PNG, JPEG, GIF \
-            or WebP). Every line of a text comes as its number, a \
-            tab and its text, so that you can say where something is and read on from there; \
-            number and tab are not part of the file. At the end it says how many lines there are.";
-        Ok(Self {
-            card: card("read_file", description, properties, &["path"])?,
-            space,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for ReadFile {
-    fn card(&self) -> &ToolCard {
-        &self.card
+impl TypedTool for ReadFile {
+    type Input = Input;
+    const NAME: &'static str = "read_file";
+    const DESCRIPTION: &'static str = "Reads a text file of the workspace, or shows a picture \
+        (PNG, JPEG, GIF or WebP). Every line of a text comes as its number, a tab and its text, \
+        so that you can say where something is and read on from there; number and tab are not \
+        part of the file. At the end it says how many lines there are.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
+
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+        self.0.subjects(input)
     }
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
-
-    fn subjects(&self, input: &Value) -> Vec<String> {
-        self.space.subjects(input)
-    }
-
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let (space, easel) = (self.space.clone(), around.pictures.clone());
+    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let (space, easel) = (self.0.clone(), ctx.pictures.clone());
         aside(move || read(&space, &input, &easel)).await
     }
 }
@@ -196,7 +168,7 @@ fn count(lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::{NUMBER_MAX, ReadFile, SHOWN_BYTES_MAX, Workspace, page};
-    use longhaul_core::port::tool::Tool as _;
+    use crate::typed::typed;
 
     fn check(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
         let page = page(text, offset, limit);
@@ -210,7 +182,7 @@ mod tests {
     #[test]
     fn every_number_has_a_most() {
         let space = Workspace::new("nowhere".into(), Vec::new());
-        let tool = ReadFile::new(space).unwrap();
+        let tool = typed(ReadFile(space)).unwrap();
         for name in ["offset", "limit"] {
             let number = &tool.card().schema["properties"][name];
             assert_eq!(number["type"], "integer");

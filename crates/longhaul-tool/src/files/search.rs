@@ -8,16 +8,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use regex::{Regex, RegexBuilder};
 use rustix::fs::FileType;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::Clock;
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::files::closed::Wish;
 use crate::files::glob::Glob;
 use crate::files::path::joined;
@@ -25,6 +25,7 @@ use crate::files::text::{FILE_BYTES_MAX, text, too_long};
 use crate::files::walk::{Go, Met, Walk};
 use crate::files::workspace::{Workspace, hint};
 use crate::place::{Opened, Trouble};
+use crate::typed::TypedTool;
 
 /// How many lines are shown.
 const SHOWN_MAX: usize = 200;
@@ -47,64 +48,38 @@ const AGAIN: &str = " [found again behind this, in the same line]";
 /// Searches files.
 #[derive(Debug)]
 pub(crate) struct SearchFiles {
-    card: ToolCard,
-    space: Workspace,
-    clock: Arc<dyn Clock>,
+    pub(crate) space: Workspace,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// A regular expression for one line, such as `fn \w+_file` or `(?i)todo`; without
+    /// look-around and backreferences. Plain text is fine too.
     pattern: String,
+    /// A folder or a file, from the workspace's top; everything unless given
     path: Option<String>,
+    /// Only files that fit, such as `*.rs` or `src/**/*.md`
     glob: Option<String>,
 }
 
-impl SearchFiles {
-    /// The tool over this workspace.
-    pub(crate) fn new(space: Workspace, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
-        let properties = json!({
-            "pattern": {
-                "type": "string",
-                "description": "A regular expression for one line, such as `fn \\w+_file` or \
-                    `(?i)todo`; without look-around and backreferences. Plain text is fine too.",
-            },
-            "path": {
-                "type": "string",
-                "description": "A folder or a file, from the workspace's top; everything unless given",
-            },
-            "glob": {
-                "type": "string",
-                "description": "Only files that fit, such as `*.rs` or `src/**/*.md`",
-            },
-        });
-        let description = "Searches the text files of the workspace and shows the lines found as \
-            `path:line: text`, 200 at most; of a long line it shows what is around the first find.";
-        Ok(Self {
-            card: card("search_files", description, properties, &["pattern"])?,
-            space,
-            clock,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for SearchFiles {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
-
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
+impl TypedTool for SearchFiles {
+    type Input = Input;
+    const NAME: &'static str = "search_files";
+    const DESCRIPTION: &'static str = "Searches the text files of the workspace and shows the \
+        lines found as `path:line: text`, 200 at most; of a long line it shows what is around the \
+        first find.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// The folder or file; `.` stands for the whole workspace.
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         self.space.subjects(input)
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
+    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let (space, clock) = (self.space.clone(), Arc::clone(&self.clock));
         aside(move || search(&space, &input, clock)).await
     }

@@ -3,71 +3,51 @@
 //! Never: half a file. Doing it twice leaves what doing it once leaves.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::files::closed::Wish;
 use crate::files::workspace::{Workspace, hint};
+use crate::typed::TypedTool;
 
 /// The longest content, in bytes.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5 * 1024 * 1024;
 
 /// Writes files.
 #[derive(Debug)]
-pub(crate) struct WriteFile {
-    card: ToolCard,
-    space: Workspace,
-}
+pub(crate) struct WriteFile(pub(crate) Workspace);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// The file, from the workspace's top, such as `src/main.rs`; folders are made
     path: String,
+    /// The whole content of the file
     content: String,
 }
 
-impl WriteFile {
-    /// The tool over this workspace.
-    pub(crate) fn new(space: Workspace) -> Result<Self, BadId> {
-        let properties = json!({
-            "path": {
-                "type": "string",
-                "description": "The file, from the workspace's top, such as `src/main.rs`; folders are made",
-            },
-            "content": { "type": "string", "description": "The whole content of the file" },
-        });
-        let description = "Writes a whole text file of the workspace, 5 MB at most: makes it, or \
-            replaces everything in it. To change a part of a file use edit_file.";
-        Ok(Self {
-            card: card("write_file", description, properties, &["path", "content"])?,
-            space,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for WriteFile {
-    fn card(&self) -> &ToolCard {
-        &self.card
+impl TypedTool for WriteFile {
+    type Input = Input;
+    const NAME: &'static str = "write_file";
+    const DESCRIPTION: &'static str = "Writes a whole text file of the workspace, 5 MB at most: \
+        makes it, or replaces everything in it. To change a part of a file use edit_file.";
+    const CLASS: EffectClass = EffectClass::Keyed;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
+
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+        self.0.subjects(input)
     }
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Keyed
-    }
-
-    fn subjects(&self, input: &Value) -> Vec<String> {
-        self.space.subjects(input)
-    }
-
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let space = self.space.clone();
+    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let space = self.0.clone();
         aside(move || write(&space, &input)).await
     }
 }

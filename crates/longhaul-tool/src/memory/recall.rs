@@ -7,18 +7,20 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{BadId, ResourceKey};
+use longhaul_core::id::ResourceKey;
 use longhaul_core::note::{Note, words};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{card, typed};
+use crate::ask::TIMEOUT;
 use crate::memory::whose::whose;
+use crate::typed::TypedTool;
 
 /// So many notes are shown unless it is said otherwise.
 const NOTES: usize = 10;
@@ -29,58 +31,32 @@ const SHOWN_BYTES_MAX: usize = 32 * 1_024;
 
 /// Finds notes.
 #[derive(Debug)]
-pub(crate) struct Recall {
-    card: ToolCard,
-    shelves: Arc<dyn Shelves>,
-}
+pub(crate) struct Recall(pub(crate) Arc<dyn Shelves>);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// Words to look for; any of them is enough. Empty for the newest notes
     query: String,
-    #[serde(default)]
+    /// So many notes at most, 10 unless set
+    #[schemars(range(min = 1, max = NOTES_MAX))]
     limit: Option<usize>,
 }
 
-impl Recall {
-    /// The tool over these notes.
-    pub(crate) fn new(shelves: Arc<dyn Shelves>) -> Result<Self, BadId> {
-        let properties = json!({
-            "query": {
-                "type": "string",
-                "description": "Words to look for; any of them is enough. Empty for the newest notes",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": NOTES_MAX,
-                "description": format!("So many notes at most, {NOTES} unless set"),
-            },
-        });
-        let description = "Finds notes that earlier runs wrote down with `remember` about the \
-            same person or thing, the best match first.";
-        Ok(Self {
-            card: card("recall", description, properties, &["query"])?,
-            shelves,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for Recall {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
+impl TypedTool for Recall {
+    type Input = Input;
+    const NAME: &'static str = "recall";
+    const DESCRIPTION: &'static str = "Finds notes that earlier runs wrote down with `remember` \
+        about the same person or thing, the best match first.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
-
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let Input { query, limit } = typed(&self.card, input)?;
-        let resource = whose(around)?;
+    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let Input { query, limit } = input;
+        let resource = whose(ctx)?;
         let limit = limit.unwrap_or(NOTES).clamp(1, NOTES_MAX);
-        let found = self.shelves.recall(&resource, &query, limit).await;
+        let found = self.0.recall(&resource, &query, limit).await;
         let found = found.map_err(|error| {
             ToolFailure::new(format!(
                 "The notes can't be read: {error}. Try again later."

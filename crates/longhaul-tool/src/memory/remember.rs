@@ -5,78 +5,52 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::note::{NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote, Noted};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{card, typed};
+use crate::ask::TIMEOUT;
 use crate::memory::whose::whose;
+use crate::typed::TypedTool;
 
 /// Writes notes.
 #[derive(Debug)]
-pub(crate) struct Remember {
-    card: ToolCard,
-    shelves: Arc<dyn Shelves>,
-}
+pub(crate) struct Remember(pub(crate) Arc<dyn Shelves>);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// One fact, in words that make sense on their own later
+    #[schemars(length(min = 1, max = NOTE_BYTES_MAX))]
     text: String,
-    #[serde(default)]
-    tags: Vec<String>,
-}
-
-impl Remember {
-    /// The tool over these notes.
-    pub(crate) fn new(shelves: Arc<dyn Shelves>) -> Result<Self, BadId> {
-        let properties = json!({
-            "text": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": NOTE_BYTES_MAX,
-                "description": "One fact, in words that make sense on their own later",
-            },
-            "tags": {
-                "type": "array",
-                "items": { "type": "string" },
-                "maxItems": NOTE_TAGS_MAX,
-                "description": "Words to find it by",
-            },
-        });
-        let description = "Writes a note down that outlives this run: a preference, a decision, \
-            a fact that will be needed again. Later runs about the same person or thing find it \
-            with `recall`. Never write down a password or a key.";
-        Ok(Self {
-            card: card("remember", description, properties, &["text"])?,
-            shelves,
-        })
-    }
+    /// Words to find it by
+    #[schemars(length(max = NOTE_TAGS_MAX))]
+    tags: Option<Vec<String>>,
 }
 
 #[async_trait]
-impl Tool for Remember {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
+impl TypedTool for Remember {
+    type Input = Input;
+    const NAME: &'static str = "remember";
+    const DESCRIPTION: &'static str = "Writes a note down that outlives this run: a preference, \
+        a decision, a fact that will be needed again. Later runs about the same person or thing \
+        find it with `recall`. Never write down a password or a key.";
+    const CLASS: EffectClass = EffectClass::Keyed;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Keyed
-    }
-
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let Input { text, tags } = typed(&self.card, input)?;
-        let resource = whose(around)?;
+    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let resource = whose(ctx)?;
         let refuse = |why: String| ToolFailure::new(format!("The note was not kept: {why}."));
-        let note = NewNote::new(around.key.clone(), text, tags, Some(around.run));
+        let tags = input.tags.unwrap_or_default();
+        let note = NewNote::new(ctx.key.clone(), input.text, tags, Some(ctx.run));
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
-        let noted = self.shelves.remember(&resource, note).await;
+        let noted = self.0.remember(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {
             Noted::Kept(id) | Noted::Known(id) => Ok(ToolOutput::text(format!(
                 "Noted as {id}, about {resource}."

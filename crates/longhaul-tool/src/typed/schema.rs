@@ -45,6 +45,11 @@ fn plain(schema: &mut Schema) {
     if schema.get("type").is_some_and(has(is_number)) {
         schema.remove("format");
     }
+    // Where a comment is wrapped says nothing; an empty line does.
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
+        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+    }
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| {
         let names = required.as_array().into_iter().flatten();

@@ -3,16 +3,10 @@
 //!
 //! Never: touches the disk itself.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::place::Trouble;
 use crate::vault::name::composed;
-
-/// The property that names a folder.
-pub(crate) fn folder_property(more: &str) -> Value {
-    let text = format!("Folder in the vault, such as `Tasks` or `Projects/Alpha`. {more}");
-    json!({ "type": "string", "description": text })
-}
 
 /// `folder/title`, by which rules know a note.
 pub(crate) fn subject(folder: &str, title: &str) -> String {
@@ -33,17 +27,8 @@ pub(crate) fn note_subjects(input: &Value) -> Vec<String> {
 
 /// The trouble with a note, which goes by its title and not by its file.
 pub(crate) fn of_note(trouble: Trouble) -> Trouble {
-    match trouble {
-        Trouble::Spelled(file) => {
-            Trouble::Spelled(file.strip_suffix(".md").unwrap_or(&file).into())
-        }
-        Trouble::Missing
-        | Trouble::Strange
-        | Trouble::Folder
-        | Trouble::Kept
-        | Trouble::Folded
-        | Trouble::Busy
-        | Trouble::Changed
-        | Trouble::Io(_) => trouble,
-    }
+    let Trouble::Spelled(file) = trouble else {
+        return trouble;
+    };
+    Trouble::Spelled(file.strip_suffix(".md").unwrap_or(&file).into())
 }

@@ -3,16 +3,18 @@
 //! Never: without a bound, and never silent about what it left out.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::place::{Folder, Place, Taken, Trouble};
+use crate::typed::TypedTool;
 use crate::vault::note::{Seen, fault};
 use crate::vault::read::READ_BYTES_MAX;
 use crate::vault::{ask, name, spot, yaml};
@@ -28,55 +30,36 @@ const LINE_MAX: usize = 160;
 
 /// Lists notes.
 #[derive(Debug)]
-pub(crate) struct VaultList {
-    card: ToolCard,
-    place: Place,
-}
+pub(crate) struct VaultList(pub(crate) Place);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// Folder in the vault, such as `Tasks` or `Projects/Alpha`. With all folders below it.
     folder: Option<String>,
+    /// Only notes with this tag or one below it
     tag: Option<String>,
+    /// Only notes with this in title or content, whatever the case
     text: Option<String>,
 }
 
-impl VaultList {
-    /// The tool over the vault in this place.
-    pub(crate) fn new(place: Place) -> Result<Self, BadId> {
-        let properties = json!({
-            "folder": ask::folder_property("With all folders below it."),
-            "tag": { "type": "string", "description": "Only notes with this tag or one below it" },
-            "text": { "type": "string", "description": "Only notes with this in title or content, whatever the case" },
-        });
-        let description = "Lists the notes of the vault as JSON, by folder, tag and text; \
-            all of them when none is given.";
-        Ok(Self {
-            card: card("vault_list", description, properties, &[])?,
-            place,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for VaultList {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
-
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
+impl TypedTool for VaultList {
+    type Input = Input;
+    const NAME: &'static str = "vault_list";
+    const DESCRIPTION: &'static str = "Lists the notes of the vault as JSON, by folder, tag and \
+        text; all of them when none is given.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// The folder; `/` stands for the whole vault.
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
         vec![name::composed(folder.unwrap_or("/"))]
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let place = self.place.clone();
+    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let place = self.0.clone();
         aside(move || list(&place, input)).await
     }
 }
@@ -173,17 +156,13 @@ impl Walk {
     fn below(&mut self, folder: &Folder, parts: &[String], found: &str) {
         let below = match folder.enter(found) {
             Ok(below) => below,
-            // A picture, a link, or removed since.
-            Err(Trouble::Strange | Trouble::Missing | Trouble::Folder) => return,
-            Err(
-                Trouble::Kept
-                | Trouble::Spelled(_)
-                | Trouble::Folded
-                | Trouble::Busy
-                | Trouble::Changed
-                | Trouble::Io(_),
-            ) => {
-                self.skipped += 1;
+            Err(trouble) => {
+                // A picture, a link, or removed since.
+                let is_none = matches!(
+                    trouble,
+                    Trouble::Strange | Trouble::Missing | Trouble::Folder
+                );
+                self.skipped += usize::from(!is_none);
                 return;
             }
         };
@@ -208,19 +187,9 @@ impl Walk {
         };
         let taken = match folder.take(found.file, bytes_max) {
             Ok(taken) => taken,
-            // Removed since the folder was read.
-            Err(Trouble::Missing) => return,
-            Err(
-                Trouble::Strange
-                | Trouble::Folder
-                | Trouble::Kept
-                | Trouble::Spelled(_)
-                | Trouble::Folded
-                | Trouble::Busy
-                | Trouble::Changed
-                | Trouble::Io(_),
-            ) => {
-                self.skipped += 1;
+            Err(trouble) => {
+                // It may have been removed since the folder was read.
+                self.skipped += usize::from(!matches!(trouble, Trouble::Missing));
                 return;
             }
         };

@@ -3,16 +3,18 @@
 //! Never: more of it than a model can use.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::Millis;
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::place::{Place, Trouble};
+use crate::typed::TypedTool;
 use crate::vault::note::fault;
 use crate::vault::{ask, name, spot};
 
@@ -23,52 +25,32 @@ pub(crate) const MEND: &str = "write under another title, or let a person mend t
 
 /// Reads notes.
 #[derive(Debug)]
-pub(crate) struct VaultRead {
-    card: ToolCard,
-    place: Place,
-}
+pub(crate) struct VaultRead(pub(crate) Place);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// Folder in the vault, such as `Tasks` or `Projects/Alpha`. Empty for the vault itself.
     folder: String,
+    /// The note's name, without `.md`
     title: String,
 }
 
-impl VaultRead {
-    /// The tool over the vault in this place.
-    pub(crate) fn new(place: Place) -> Result<Self, BadId> {
-        let properties = json!({
-            "folder": ask::folder_property("Empty for the vault itself."),
-            "title": { "type": "string", "description": "The note's name, without `.md`" },
-        });
-        let description = "Reads a note of the vault: its front matter (tags, confidence, \
-            created, updated, run) and its Markdown.";
-        let required = ["folder", "title"];
-        Ok(Self {
-            card: card("vault_read", description, properties, &required)?,
-            place,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for VaultRead {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
+impl TypedTool for VaultRead {
+    type Input = Input;
+    const NAME: &'static str = "vault_read";
+    const DESCRIPTION: &'static str = "Reads a note of the vault: its front matter (tags, \
+        confidence, created, updated, run) and its Markdown.";
+    const CLASS: EffectClass = EffectClass::Pure;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Pure
-    }
-
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         ask::note_subjects(input)
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let place = self.place.clone();
+    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let place = self.0.clone();
         aside(move || read(&place, &input)).await
     }
 }
@@ -82,16 +64,10 @@ fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
         .and_then(|folder| folder.read(&spot::name(&folder, &file)?, READ_BYTES_MAX));
     let taken = found.map_err(|trouble| {
         let subject = name::composed(&ask::subject(&input.folder, &input.title));
-        let hint = match trouble {
-            Trouble::Missing => "; vault_list shows what is",
-            Trouble::Strange
-            | Trouble::Folder
-            | Trouble::Kept
-            | Trouble::Spelled(_)
-            | Trouble::Folded
-            | Trouble::Busy
-            | Trouble::Changed
-            | Trouble::Io(_) => "",
+        let hint = if matches!(trouble, Trouble::Missing) {
+            "; vault_list shows what is"
+        } else {
+            ""
         };
         let trouble = ask::of_note(trouble);
         refuse(format!("`{subject}` {trouble}{hint}"))

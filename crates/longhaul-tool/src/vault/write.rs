@@ -6,19 +6,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{BadId, RunId};
+use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::{Clock, Timestamp};
+use longhaul_core::port::tool::{ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::desk::Desk;
 use crate::place::{Place, Taken};
 use crate::spelling::fold;
+use crate::typed::TypedTool;
 use crate::vault::note::{Draft, TAGS_MAX, fault};
 use crate::vault::read::{MEND, READ_BYTES_MAX};
 use crate::vault::{ask, name, spot};
@@ -29,72 +31,43 @@ const CONTENT_BYTES_MAX: usize = 200 * 1024;
 /// Makes notes and updates them.
 #[derive(Debug)]
 pub(crate) struct VaultWrite {
-    card: ToolCard,
-    place: Place,
-    clock: Arc<dyn Clock>,
+    pub(crate) place: Place,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub(crate) struct Input {
+    /// Folder in the vault, such as `Tasks` or `Projects/Alpha`. Made when missing; empty for
+    /// the vault itself.
     folder: String,
+    /// The note's name, without `.md` and without / \ : * ? " < > | # ^ [ ]
     title: String,
+    /// The whole note in Markdown, without front matter
     content: String,
+    /// Words without spaces, such as `to-do`
+    #[schemars(length(max = TAGS_MAX))]
     tags: Vec<String>,
+    /// How sure you are of the content, in percent
+    #[schemars(range(max = 100))]
     confidence: u8,
 }
 
-impl VaultWrite {
-    /// The tool over the vault in this place.
-    pub(crate) fn new(place: Place, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
-        let properties = json!({
-            "folder": ask::folder_property("Made when missing; empty for the vault itself."),
-            "title": {
-                "type": "string",
-                "description": "The note's name, without `.md` and without / \\ : * ? \" < > | # ^ [ ]",
-            },
-            "content": { "type": "string", "description": "The whole note in Markdown, without front matter" },
-            "tags": {
-                "type": "array",
-                "maxItems": TAGS_MAX,
-                "items": { "type": "string" },
-                "description": "Words without spaces, such as `to-do`",
-            },
-            "confidence": {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": 100,
-                "description": "How sure you are of the content, in percent",
-            },
-        });
-        let description = "Writes a Markdown note into the vault. A note of the same folder and \
-            title is replaced, and keeps the date of its creation.";
-        let required = ["folder", "title", "content", "tags", "confidence"];
-        Ok(Self {
-            card: card("vault_write", description, properties, &required)?,
-            place,
-            clock,
-        })
-    }
-}
-
 #[async_trait]
-impl Tool for VaultWrite {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
+impl TypedTool for VaultWrite {
+    type Input = Input;
+    const NAME: &'static str = "vault_write";
+    const DESCRIPTION: &'static str = "Writes a Markdown note into the vault. A note of the same \
+        folder and title is replaced, and keeps the date of its creation.";
+    const CLASS: EffectClass = EffectClass::Keyed;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Keyed
-    }
-
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         ask::note_subjects(input)
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let draft = draft(input, around.run)?;
+    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let draft = draft(input, ctx.run)?;
         let (place, now) = (self.place.clone(), self.clock.now());
         aside(move || write(&place, &draft, now)).await
     }
