@@ -6,12 +6,11 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::handle;
 use crate::place::{Folder, Place, Taken, Trouble, stamp};
 
 /// What a file begins and ends with until it is whole.
@@ -19,9 +18,6 @@ const TEMP_START: &str = ".longhaul-";
 const TEMP_END: &str = ".tmp";
 /// How many names are tried for a new file.
 const TEMP_TRIES: u32 = 100;
-/// So often is the lock tried for, with a pause between: half a minute in all.
-const LOCK_TRIES: u32 = 6_000;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// An open folder to write in, while nobody else does.
 #[derive(Debug)]
@@ -37,7 +33,10 @@ impl Desk {
     pub(crate) fn at(place: &Place, parts: &[String]) -> Result<Self, Trouble> {
         place.make()?;
         let lock = place.open()?;
-        let locked = lock_up(&lock)?;
+        // One writer at a time, of all processes: else two could make `Tasks` and `tasks`, or
+        // lose what the other one wrote. Without locks files are still whole, and the last
+        // writer wins.
+        let locked = handle::lock(&lock.handle)?;
         let mut folder = place.open()?;
         for part in parts {
             folder = folder.step_or_make(part)?;
@@ -133,21 +132,4 @@ impl Desk {
         }
         Ok(())
     }
-}
-
-/// One writer at a time, of all processes: else two could make `Tasks` and
-/// `tasks`, or lose what the other one wrote. It ends with its handle, so with
-/// a crash too. A network file system may not lock a directory; then files are
-/// still whole and the last writer wins.
-fn lock_up(lock: &Folder) -> Result<bool, Trouble> {
-    for _ in 0..LOCK_TRIES {
-        // Not waited for in the system: whoever never lets go must not hold a thread of ours.
-        match sys::flock(&lock.handle, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
-            Err(_) => return Ok(false),
-        }
-    }
-    Err(Trouble::Busy)
 }

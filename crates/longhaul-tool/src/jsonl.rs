@@ -13,24 +13,20 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Wri
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-use rustix::fs::{self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::{debug, trace};
 
+use crate::handle::{is_regular, lock, open_file};
 use crate::jsonl::index::Index;
 use crate::location::Location;
 use crate::place::Trouble;
 
 /// A line that is longer was not written by us, and is passed over.
 const LINE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// So often is the lock tried for, with a pause between: half a minute in all.
-const LOCK_TRIES: u32 = 6_000;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// How often a file is opened again that was moved away while the lock was waited for.
 const OPEN_TRIES: u32 = 10;
 /// Maximum number of bytes at the end of the file that are read line by line
@@ -77,13 +73,10 @@ impl Jsonl {
 
 /// Opens the file `name` in `folder`, and locks it.
 fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
-    // Without NONBLOCK a pipe of that name would hold us until somebody writes.
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mode = Mode::from_raw_mode(0o600);
+    let flags = OFlags::RDWR | OFlags::APPEND | more;
     for _ in 0..OPEN_TRIES {
-        let handle = sys::openat(&folder, name, flags | OFlags::CLOEXEC | more, mode)?;
-        let open = sys::fstat(&handle)?;
-        if FileType::from_raw_mode(open.st_mode) != FileType::RegularFile {
+        let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
+        if !is_regular(&open) {
             return Err(Trouble::Strange);
         }
         let file = File::from(handle);
@@ -105,20 +98,6 @@ fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
 /// The name of a file's index. It is closed to agents.
 fn index_name(name: &OsStr) -> OsString {
     format!(".longhaul-{}.index", name.to_string_lossy()).into()
-}
-
-/// Locks the file, or returns false where the file system has no locks. Not waited for
-/// in the system: a process that never unlocks must not block a thread of this one.
-fn lock(file: &File) -> Result<bool, Trouble> {
-    for _ in 0..LOCK_TRIES {
-        match sys::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
-            Err(_) => return Ok(false),
-        }
-    }
-    Err(Trouble::Busy)
 }
 
 /// The open file. The lock ends with it, so with a crash too.

@@ -7,6 +7,7 @@ pub mod command;
 pub mod context;
 mod desk;
 mod files;
+mod handle;
 mod http_fetch;
 mod interaction;
 mod jsonl;

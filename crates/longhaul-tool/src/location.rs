@@ -10,8 +10,10 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{self as sys, FileType, Mode, OFlags};
+use rustix::fs::{self as sys, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::handle::{is_regular, make_folder, open_file, open_folder};
 
 /// The mode of folders that the runtime makes: only their owner may enter.
 const FOLDER_MODE: u32 = 0o700;
@@ -89,7 +91,9 @@ impl Location {
     /// `NOENT` if it is missing; `LOOP` or `NOTDIR` at a link.
     pub fn open_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Below { root, relative } => walk(root, relative, enter),
+            Self::Below { root, relative } => {
+                walk(root, relative, |folder, name| open_folder(folder, name))
+            }
             Self::Anywhere(path) => open_any(path),
         }
     }
@@ -162,10 +166,8 @@ impl Location {
     /// `NOENT` if it is missing, `LOOP` or `NOTDIR` at a link, `INVAL` if it is no regular file.
     pub fn read(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
         let (folder, name) = self.open_parent()?;
-        // Without NONBLOCK a pipe of that name would wait for a writer.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = sys::openat(&folder, name, flags, Mode::empty())?;
-        if FileType::from_raw_mode(sys::fstat(&file)?.st_mode) != FileType::RegularFile {
+        let (file, found) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
+        if !is_regular(&found) {
             return Err(Errno::INVAL);
         }
         let mut bytes = Vec::new();
@@ -202,25 +204,17 @@ fn walk(
     Ok(folder)
 }
 
-fn enter(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    sys::openat(folder, name, flags, Mode::empty())
-}
-
 fn enter_or_make(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    match enter(folder, name) {
+    match open_folder(folder, name) {
         Err(Errno::NOENT) => {}
-        entered => return entered,
+        opened => return opened,
     }
-    match sys::mkdirat(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
+    match make_folder(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
         // Another process made it meanwhile.
         Err(Errno::EXIST) => {}
-        made => {
-            made?;
-            sys::fsync(folder)?;
-        }
+        made => made?,
     }
-    enter(folder, name)
+    open_folder(folder, name)
 }
 
 #[cfg(test)]

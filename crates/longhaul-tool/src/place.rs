@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::handle::{is_regular, make_folder, open_file, open_folder};
 use crate::location::Location;
 use crate::spelling::fold;
 
@@ -54,6 +55,7 @@ impl From<Errno> for Trouble {
             Errno::NOENT => Self::Missing,
             // A link with NOFOLLOW, a file where a folder should be, a socket.
             Errno::LOOP | Errno::NOTDIR | Errno::NXIO => Self::Strange,
+            Errno::WOULDBLOCK => Self::Busy,
             errno => Self::Io(errno.into()),
         }
     }
@@ -242,8 +244,7 @@ impl Folder {
 
     /// Enters a folder whose name came from `names`.
     pub(crate) fn enter(&self, part: &str) -> Result<Self, Trouble> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = sys::openat(&self.handle, part, flags, Mode::empty())?;
+        let handle = open_folder(&self.handle, part)?;
         self.let_pass(&sys::fstat(&handle)?)?;
         Ok(Self {
             handle,
@@ -260,15 +261,11 @@ impl Folder {
 
     /// Opens a file whose name came from `names`.
     pub(crate) fn open_known(&self, file: &str) -> Result<Opened, Trouble> {
-        // Without NONBLOCK a pipe of that name would hold us until somebody writes.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let handle = sys::openat(&self.handle, file, flags, Mode::empty())?;
-        let found = sys::fstat(&handle)?;
-        let kind = FileType::from_raw_mode(found.st_mode);
-        if kind == FileType::Directory {
+        let (handle, found) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
+        if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
             return Err(Trouble::Folder);
         }
-        if kind != FileType::RegularFile {
+        if !is_regular(&found) {
             return Err(Trouble::Strange);
         }
         self.let_pass(&found)?;
@@ -296,12 +293,11 @@ impl Folder {
             Err(Trouble::Missing) => {}
             other => return other,
         }
-        match sys::mkdirat(&self.handle, part, self.modes.folder) {
+        match make_folder(&self.handle, part, self.modes.folder) {
             // The listing had no such name: the file system sees one in another.
             Err(Errno::EXIST) => return Err(Trouble::Folded),
             made => made?,
         }
-        sys::fsync(&self.handle)?;
         self.enter(part)
     }
 

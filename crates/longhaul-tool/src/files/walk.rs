@@ -210,22 +210,13 @@ impl<'a> Walk<'a> {
             .and_then(|below| self.folder((&below, parts), true, visit));
         match gone {
             Ok(go) => go,
-            Err(Trouble::Kept) => {
-                self.closed += 1;
-                Go::On
-            }
-            // Removed since, swapped for a link, or not ours to read.
-            Err(
-                Trouble::Missing
-                | Trouble::Strange
-                | Trouble::Folder
-                | Trouble::Spelled(_)
-                | Trouble::Folded
-                | Trouble::Busy
-                | Trouble::Changed
-                | Trouble::Io(_),
-            ) => {
-                self.unreadable += 1;
+            Err(trouble) => {
+                if matches!(trouble, Trouble::Kept) {
+                    self.closed += 1;
+                } else {
+                    // Removed since, swapped for a link, or not ours to read.
+                    self.unreadable += 1;
+                }
                 Go::On
             }
         }

@@ -128,16 +128,12 @@ impl Target {
 
 /// What to say of a file that can't be reached.
 pub(crate) fn hint(trouble: &Trouble) -> &'static str {
-    match trouble {
-        Trouble::Missing => "; list_files shows what is",
-        Trouble::Folder => "; list_files shows what is in it",
-        Trouble::Strange
-        | Trouble::Kept
-        | Trouble::Spelled(_)
-        | Trouble::Folded
-        | Trouble::Busy
-        | Trouble::Changed
-        | Trouble::Io(_) => "",
+    if matches!(trouble, Trouble::Missing) {
+        "; list_files shows what is"
+    } else if matches!(trouble, Trouble::Folder) {
+        "; list_files shows what is in it"
+    } else {
+        ""
     }
 }
 

@@ -12,9 +12,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use rustix::fs::{self as sys, FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use longhaul_core::raw::Hash;
+
+use crate::handle::{is_regular, open_file};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"lhindex1");
 const HEADER_BYTES: u64 = 64;
@@ -88,10 +90,9 @@ impl Header {
 impl<'a> Index<'a> {
     /// Opens the index `name` in `folder`, empty unless it belongs to what is in `lines` now.
     pub(super) fn open((folder, name): (&OwnedFd, &OsStr), lines: &'a File) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mode = Mode::from_raw_mode(0o600);
-        let handle = sys::openat(folder, name, flags | OFlags::CLOEXEC, mode)?;
-        if FileType::from_raw_mode(sys::fstat(&handle)?.st_mode) != FileType::RegularFile {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let (handle, found) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
+        if !is_regular(&found) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut index = Self {
