@@ -124,6 +124,8 @@ fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
 fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // An error then names the expression that is undefined.
+    environment.set_debug(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(limits.fuel));
     environment.set_recursion_limit(limits.recursion);

@@ -34,7 +34,7 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     let filled =
         render(source, Serde(values).into(), syntax, (&LIMITS, text)).map_err(|error| {
             match error.kind() == ErrorKind::UndefinedError {
-                true => missing(source, values, error.line()),
+                true => missing(&error, values),
                 false => error.to_string(),
             }
         })?;
@@ -130,5 +130,84 @@ mod tests {
             "{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
             Err("recursion"),
         );
+    }
+
+    fn check_missing(source: &str, said: &str) {
+        let values = json!({
+            "input": { "repo": "a/b", "branches": ["x"], "title": "t" },
+            "context": {},
+            "memory": [{ "role": "user" }],
+        });
+        assert_eq!(fill(source, &values), Err(said.to_owned()), "{source}");
+    }
+
+    #[test]
+    fn a_missing_value_is_named_with_what_is_there() {
+        check_missing(
+            "You.\n{{ input.repo }} {{ input.branch }}",
+            "line 2: `input.branch` is missing; `input` has `branches`, `repo`, `title`",
+        );
+        check_missing(
+            "{{ inptu }}",
+            "line 1: `inptu` is missing; there is `input`, `context`, `memory`",
+        );
+        check_missing(
+            "{{ context.user }}",
+            "line 1: `context.user` is missing; `context` has nothing in it",
+        );
+        check_missing(
+            "{{ input.repo.name|upper }}",
+            "line 1: `input.repo.name` is missing; `input.repo` is a text",
+        );
+        check_missing(
+            "{{ input.branches.4 }}",
+            "line 1: `input.branches[4]` is missing; `input.branches` is a list of 1",
+        );
+        check_missing(
+            "{{ input['x'] }}",
+            "line 1: `input['x']` is missing; `input` has `repo`, `branches`, `title`",
+        );
+        check_missing(
+            "{{ input.no.deep }}",
+            "line 1: `input.no` is missing; `input` has `branches`, `repo`, `title`",
+        );
+        check_missing(
+            "{% if 'input.x' != input.repo and\n not input.no %}{% endif %}{{ input.no }}",
+            "line 2: `input.no` is missing; `input` has `branches`, `repo`, `title`",
+        );
+        check_missing("{{ range(3).x }}", "line 1: `(...).x` is missing");
+    }
+
+    #[test]
+    fn an_attribute_of_a_loop_variable_is_named() {
+        let check = |line: &str, said: &str| {
+            let source = format!("{{% for m in memory %}}\n{line}\n{{% endfor %}}");
+            check_missing(&source, &format!("line 2: {said}"));
+        };
+        check("{{ m.role }}: {{ m.content }}", "`m.content` is missing");
+        check("{{ m.role }} {{ m['text'] }}", "`m['text']` is missing");
+        check("{{ m.text[0].by.whom }}", "`m.text` is missing");
+        // Values that need not be there.
+        check(
+            "{{ loop.index }} {{ input.no | default('x') }} {{ m.no|d }} {{ m.is }}",
+            "`m.is` is missing",
+        );
+        check(
+            "{% if m.no is not defined or input.no is defined %}{{ m.text }}{% endif %}",
+            "`m.text` is missing",
+        );
+    }
+
+    #[test]
+    fn the_list_is_short() {
+        let fields: serde_json::Map<String, Value> =
+            (0..50).map(|n| (format!("n{n}"), json!(1))).collect();
+        let said = fill("{{ input.n7x }}", &json!({ "input": fields })).unwrap_err();
+        let listed = "line 1: `input.n7x` is missing; `input` has `n7`, ";
+        assert!(said.starts_with(listed), "{said}");
+        assert!(said.ends_with(" and 42 more"), "{said}");
+        let long = format!("{{{{ {} }}}}", "x".repeat(9_000));
+        let said = fill(&long, &json!({})).unwrap_err();
+        assert!(said.len() < 200, "{said}");
     }
 }

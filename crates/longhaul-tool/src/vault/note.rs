@@ -64,17 +64,15 @@ impl Draft {
             return None;
         }
         fields.insert("updated".into(), json!(now.to_string()));
-        let head: String = fields
-            .iter()
-            .map(|(key, value)| yaml::line(key, value))
-            .collect();
+        let head = yaml::head(&fields);
         Some(format!("---\n{head}---\n\n{}", self.content))
     }
 
     /// Whether this text is read back as what was meant.
     pub(crate) fn is_said_by(&self, text: &str) -> bool {
         let seen = Seen::of(text);
-        seen.problem.is_none() && seen.body == self.content && seen.tags == self.tags
+        let is_whole = seen.problem.is_none() && seen.updated.is_some();
+        is_whole && seen.body == self.content && seen.tags == self.tags
     }
 }
 
@@ -199,7 +197,7 @@ mod tests {
     fn a_new_note() {
         let text = draft("Two litres.").over(None, NOW).unwrap();
         let expected = "---\ntitle: \"Buy: milk\"\nfolder: Tasks\ntags:\n  - home\nconfidence: 90\n\
-            created: 2026-01-01T00:00:00.000000Z\nupdated: 2026-01-01T00:00:00.000000Z\n\
+            created: \"2026-01-01T00:00:00.000000Z\"\nupdated: \"2026-01-01T00:00:00.000000Z\"\n\
             run: run_00000000000000000000000001\n---\n\nTwo litres.";
         assert_eq!(text, expected);
         assert_eq!(draft("Two litres.").over(Some(&text), LATER), None);
@@ -211,7 +209,7 @@ mod tests {
         let text = draft("new").over(Some(before), LATER).unwrap();
         let lines = [
             "created: \"2020-05-05\"\n",
-            "updated: 2026-01-01T00:01:40.000000Z\n",
+            "updated: \"2026-01-01T00:01:40.000000Z\"\n",
             "aliases:\n  - M\n  - \"a: b\"\n---\n\nnew",
         ];
         for line in lines {

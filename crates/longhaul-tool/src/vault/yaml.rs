@@ -5,14 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use longhaul_core::time::Timestamp;
-
 /// The longest front matter, in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Words that some reader of YAML takes for something else.
-const LOADED: &[&str] = &[
-    "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf",
-];
 
 /// What stands at the top of a note.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,21 +45,15 @@ pub(crate) fn split(text: &str) -> (Head, &str) {
     (Head::Broken("it has no closing `---`".into()), text)
 }
 
-/// One line of front matter.
-pub(crate) fn line(key: &str, value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("{}: {}\n", scalar(key), scalar(text)),
-        Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
-            let items = items.iter().filter_map(Value::as_str);
-            let items: String = items
-                .map(|item| format!("  - {}\n", scalar(item)))
-                .collect();
-            format!("{}:\n{items}", scalar(key))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            format!("{}: {}\n", scalar(key), flow(value))
-        }
-    }
+/// The front matter of these fields, without the lines around it. Whatever some reader of YAML
+/// takes for another value than the text it is, is quoted.
+pub(crate) fn head(fields: &Map<String, Value>) -> String {
+    let options = serde_saphyr::ser_options! {
+        compact_list_indent: false,
+        prefer_block_scalars: false,
+    };
+    // Fields from JSON can always be written; a note without its fields would be refused.
+    serde_saphyr::to_string_with_options(fields, options).unwrap_or_default()
 }
 
 fn blank_line_off(body: &str) -> &str {
@@ -93,82 +81,12 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn flow(value: &Value) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Bool(is) => is.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => quoted(text),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(flow).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            let fields: Vec<String> = fields
-                .map(|(key, value)| format!("{}: {}", quoted(key), flow(value)))
-                .collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-    }
-}
-
-/// Plain where every reader agrees, quoted otherwise.
-fn scalar(text: &str) -> String {
-    if is_plain(text) || is_time(text) {
-        text.into()
-    } else {
-        quoted(text)
-    }
-}
-
-fn is_plain(text: &str) -> bool {
-    let safe = |letter: char| letter.is_ascii_alphanumeric() || " _-/".contains(letter);
-    text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && !text.ends_with(' ')
-        && text.chars().all(safe)
-        && !LOADED.contains(&text.to_ascii_lowercase().as_str())
-}
-
-fn is_time(text: &str) -> bool {
-    let safe = |letter: char| letter.is_ascii_digit() || "TZ:.-".contains(letter);
-    text.ends_with('Z') && text.chars().all(safe) && text.parse::<Timestamp>().is_ok()
-}
-
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            letter if must_escape(letter) => {
-                quoted.push_str(&format!("\\U{:08X}", u32::from(letter)));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// What YAML doesn't print, or takes for the end of a line.
-fn must_escape(letter: char) -> bool {
-    letter.is_control()
-        || matches!(
-            letter,
-            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-        )
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop, prop_assert_eq, proptest};
     use serde_json::{Map, Value, json};
 
-    use super::{Head, line, split};
+    use super::{Head, head, split};
 
     fn check(text: &str, head: &str, body: &str) {
         let (found, rest) = split(text);
@@ -204,14 +122,16 @@ mod tests {
     #[test]
     fn words_with_another_meaning_are_quoted() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(line("k", &json!(text)), format!("k: {expected}\n"));
+            let fields = Map::from_iter([("k".to_owned(), json!(text))]);
+            assert_eq!(head(&fields), format!("k: {expected}\n"));
         };
         check("Buy milk", "Buy milk");
         check("No", "\"No\"");
         check("12", "\"12\"");
         check("a: b", "\"a: b\"");
-        check("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.000000Z");
-        check("\"\\\u{7f}", r#""\"\\\U0000007F""#);
+        check("2026-01-01", "\"2026-01-01\"");
+        check("a\n---\nb", r#""a\n---\nb""#);
+        check("\"\\\u{7f}", r#""\"\\\x7F""#);
     }
 
     proptest! {
@@ -227,8 +147,7 @@ mod tests {
                 .collect();
             expected.insert("list".into(), json!(list));
             expected.insert("deep".into(), json!({ "a": [list, null, true, number] }));
-            let head: String = expected.iter().map(|(key, value)| line(key, value)).collect();
-            let text = format!("---\n{head}---\n\nbody");
+            let text = format!("---\n{}---\n\nbody", head(&expected));
             prop_assert_eq!(split(&text), (Head::Read(expected), "body"));
         }
     }

@@ -117,8 +117,8 @@ async fn a_note_is_written_updated_read_and_listed() {
     let said = world.call("vault_write", second).await.unwrap();
     assert_eq!(said, "Updated the note `Projects/Alpha/Plan`.");
     let twice = world.read("Projects/Alpha", "Plan").await.unwrap();
-    assert!(twice.contains("created: 2026-01-01T00:00:00.000000Z\n"));
-    assert!(twice.contains("updated: 2026-01-01T00:01:00.000000Z\n"));
+    assert!(twice.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
+    assert!(twice.contains("updated: \"2026-01-01T00:01:00.000000Z\"\n"));
     assert!(twice.ends_with("---\n\nTwo."));
     let list = world.list(json!({})).await;
     let expected = json!({
@@ -393,7 +393,7 @@ async fn writers_at_once_leave_whole_notes() {
     let body = text.split("---\n\n").last().unwrap();
     assert_eq!(body.len(), 20_000);
     assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]));
-    assert!(text.contains("created: 2026-01-01T00:00:00.000000Z\n"));
+    assert!(text.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
     assert_eq!(world.list(json!({})).await["found"], 18);
 }
 
