@@ -4,6 +4,7 @@
 //! named.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::inbox::NewTask;
 use longhaul_api::run::RunView;
@@ -55,7 +56,7 @@ fn task(body: NewTask, inbox: InboxName, agent: String, caller: &Known) -> Resul
 pub(crate) async fn post(
     State(app): State<App>,
     Operator(caller): Operator,
-    To { name, key }: To,
+    (Name(name), headers): (Name, HeaderMap),
     Json(body): Json<NewTask>,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::invalid(bad.to_string()))?;
@@ -68,28 +69,8 @@ pub(crate) async fn post(
         )));
     };
     let mut task = task(body, inbox, agent, &caller)?;
-    let named = task.idempotency_key.take().or(key);
+    let named = task.idempotency_key.take().or(said_key(&headers)?);
     task.idempotency_key = own_key(&caller, named);
     let view = submit(&app, &caller, task).await?;
     made(&format!("/v1/runs/{}", view.id), &view)
-}
-
-/// Which inbox, and the key that the request is sent under.
-#[derive(Debug)]
-pub(crate) struct To {
-    name: String,
-    key: Option<String>,
-}
-
-impl axum::extract::FromRequestParts<App> for To {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut axum::http::request::Parts,
-        app: &App,
-    ) -> Result<Self, Problem> {
-        let Name(name) = Name::from_request_parts(parts, app).await?;
-        let key = said_key(&parts.headers)?;
-        Ok(Self { name, key })
-    }
 }

@@ -3,10 +3,10 @@
 //! Never: shown twice. The server keeps a hash.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::gate::{LinkBody, LinkView};
 use longhaul_core::access::Role;
-use longhaul_core::id::GateId;
 use longhaul_engine::handle::LinkAsk;
 
 use crate::app::App;
@@ -28,7 +28,7 @@ use crate::spelled::GateWord;
 pub(crate) async fn make(
     State(app): State<App>,
     caller: Approver,
-    To { gate, base }: To,
+    (GatePath(gate), headers): (GatePath, HeaderMap),
     Json(body): Json<LinkBody>,
 ) -> Result<Response, Problem> {
     // Where it counts who decides, a link is as good as a key for somebody else,
@@ -44,31 +44,11 @@ pub(crate) async fn make(
     };
     let recipient = ask.recipient.trim().to_owned();
     let secret = app.longhaul().make_link(ask).await?;
-    let url = format!("{base}/a/{}", secret.reveal());
+    let url = format!("{}/a/{}", base(&headers), secret.reveal());
     let view = LinkView {
         url,
         gate,
         recipient,
     };
     made_secret(&format!("/v1/gates/{gate}"), &view)
-}
-
-/// The gate, and how this server is called from where the request came.
-#[derive(Debug)]
-pub(crate) struct To {
-    gate: GateId,
-    base: String,
-}
-
-impl axum::extract::FromRequestParts<App> for To {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut axum::http::request::Parts,
-        app: &App,
-    ) -> Result<Self, Problem> {
-        let GatePath(gate) = GatePath::from_request_parts(parts, app).await?;
-        let base = base(&parts.headers);
-        Ok(Self { gate, base })
-    }
 }

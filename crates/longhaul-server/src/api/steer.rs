@@ -34,13 +34,13 @@ use crate::spelled::{RunWord, SteerWord};
 pub(crate) async fn send(
     State(app): State<App>,
     caller: Operator,
-    SteerTo { run, key }: SteerTo,
+    (RunPath(run), headers): (RunPath, HeaderMap),
     Json(body): Json<SteerBody>,
 ) -> Result<Response, Problem> {
     let longhaul = app.longhaul();
     let by = caller.name().to_owned();
     let delivery = body.delivery;
-    let id = match key {
+    let id = match said_key(&headers)? {
         None => longhaul.steer(run, body.text, delivery, &by).await?,
         // The same request makes the same id, so that it stands there once even
         // if the server died before it could keep its answer.
@@ -74,29 +74,6 @@ fn derived(request: &str) -> SteerId {
     SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
 
-/// Whom a message is for, and the key it is sent under.
-#[derive(Debug)]
-pub(crate) struct SteerTo {
-    run: RunId,
-    key: Option<String>,
-}
-
-impl axum::extract::FromRequestParts<App> for SteerTo {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut axum::http::request::Parts,
-        app: &App,
-    ) -> Result<Self, Problem> {
-        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
-        let headers: &HeaderMap = &parts.headers;
-        Ok(Self {
-            run,
-            key: said_key(headers)?,
-        })
-    }
-}
-
 /// Lists the messages of a run, and what became of each.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "list_steers",
@@ -126,18 +103,18 @@ pub(crate) async fn list(
 pub(crate) async fn change(
     State(app): State<App>,
     caller: Operator,
-    at: At,
+    (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
     Json(body): Json<SteerChange>,
 ) -> Result<Response, Problem> {
-    let standing = find(&app, &at).await?;
+    let standing = find(&app, run, steer).await?;
     let message = NewSteer {
-        steer: at.steer,
+        steer,
         text: body.text.unwrap_or(standing.text),
         delivery: body.delivery.unwrap_or(standing.delivery),
         by: caller.name().to_owned(),
     };
-    app.longhaul().change_steer(at.run, message).await?;
-    ok(&find(&app, &at).await?)
+    app.longhaul().change_steer(run, message).await?;
+    ok(&find(&app, run, steer).await?)
 }
 
 /// Takes a message back that was not read yet.
@@ -152,38 +129,16 @@ pub(crate) async fn change(
 pub(crate) async fn withdraw(
     State(app): State<App>,
     caller: Operator,
-    at: At,
+    (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
 ) -> Result<Response, Problem> {
-    find(&app, &at).await?;
-    let withdrawn = app
-        .longhaul()
-        .withdraw_steer(at.run, at.steer, caller.name());
+    find(&app, run, steer).await?;
+    let withdrawn = app.longhaul().withdraw_steer(run, steer, caller.name());
     withdrawn.await?;
-    ok(&find(&app, &at).await?)
+    ok(&find(&app, run, steer).await?)
 }
 
-/// Which message of which run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct At {
-    run: RunId,
-    steer: SteerId,
-}
-
-impl axum::extract::FromRequestParts<App> for At {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut axum::http::request::Parts,
-        app: &App,
-    ) -> Result<Self, Problem> {
-        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
-        let SteerPath(steer) = SteerPath::from_request_parts(parts, app).await?;
-        Ok(Self { run, steer })
-    }
-}
-
-async fn find(app: &App, at: &At) -> Result<SteerView, Problem> {
-    let steers = app.longhaul().steers(at.run).await?;
-    let found = steers.into_iter().find(|known| known.id == at.steer);
-    found.ok_or_else(|| longhaul_engine::Error::NoSteer(at.steer).into())
+async fn find(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
+    let steers = app.longhaul().steers(run).await?;
+    let found = steers.into_iter().find(|known| known.id == steer);
+    found.ok_or_else(|| longhaul_engine::Error::NoSteer(steer).into())
 }
