@@ -1,10 +1,7 @@
-//! The demo as a stranger without a terminal sees it: quick, honest, repeatable.
+//! The demo as a stranger without a terminal sees it: honest and repeatable.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
-
-use longhaul_engine::clock::Stopwatch;
 
 fn demo(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -25,10 +22,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let watch = Stopwatch::start();
     let first = said(&demo(folder.path()));
-    let took = Duration::from_nanos(watch.nanos());
-    assert!(took < Duration::from_secs(20), "it took {took:?}");
     for words in [
         "no AI is called in this demo",
         "Carry out this plan?",

@@ -306,17 +306,3 @@ impl Drop for Worker {
 pub(crate) fn stands(status: &str) -> impl Fn(&Value) -> bool + '_ {
     move |run| run["status"] == status
 }
-
-/// Microseconds between two facts of these kinds, the second the first after the first.
-pub(crate) fn between(events: &[Value], first: &str, then: &str) -> i64 {
-    let at = |event: &Value| {
-        let text = event["at"].as_str().unwrap();
-        let at: longhaul_core::time::Timestamp = text.parse().unwrap();
-        at.as_micros()
-    };
-    let from = events.iter().position(|event| event["type"] == first);
-    let from = from.unwrap_or_else(|| panic!("no {first}: {events:?}"));
-    let later = events[from..].iter().find(|event| event["type"] == then);
-    let later = later.unwrap_or_else(|| panic!("no {then}: {events:?}"));
-    at(later) - at(&events[from])
-}

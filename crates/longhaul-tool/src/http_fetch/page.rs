@@ -344,6 +344,10 @@ mod tests {
 
     use super::*;
 
+    /// Maximum number of bytes of text for each byte of a short page: a link is shown with its
+    /// whole address.
+    const GROWTH_MAX: usize = 10;
+
     fn base() -> Url {
         Url::parse("https://site.example/a/b?c").unwrap()
     }
@@ -444,19 +448,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_page_is_too_crooked(parts in prop::collection::vec(0usize..26, 0..60)) {
+        fn text_of_unbalanced_tags_is_bounded(parts in prop::collection::vec(0usize..26, 0..60)) {
             let pieces = [
                 "<a href=x>", "</a>", "<ul>", "</ul>", "<li>", "</li>", "<table>", "</table>",
                 "<tr>", "</tr>", "<td>", "<th>", "<pre>", "</pre>", "<code>", "</code>", "<h2>",
                 "</h2>", "<p>", "<nav>", "</nav>", "word", " ü ", "<title>", "</title>", "<svg/>",
             ];
             let html: String = parts.into_iter().map(|part| pieces[part]).collect();
-            readable(&html, &base());
+            let text = readable(&html, &base());
+            prop_assert!(text.len() <= GROWTH_MAX * html.len(), "{html}: {text}");
         }
 
         #[test]
-        fn no_text_is_too_odd(html in "\\PC{0,200}") {
-            readable(&html, &base());
+        fn text_of_any_characters_is_bounded(html in "\\PC{0,200}") {
+            let text = readable(&html, &base());
+            prop_assert!(text.len() <= GROWTH_MAX * html.len(), "{html}: {text}");
         }
     }
 }
