@@ -24,16 +24,7 @@ const VOUCHES: [&str; 7] = [
 pub(crate) fn surroundings() -> anyhow::Result<Surroundings> {
     let cwd =
         std::env::current_dir().context("the current folder can't be found, go to another")?;
-    // What is not UTF-8 can't be a setting of ours.
-    let env = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(Surroundings {
-        cwd,
-        env: env.collect(),
-        home: std::env::home_dir().filter(|home| home.is_absolute()),
-        uid: Some(rustix::process::geteuid().as_raw()),
-        ..Surroundings::default()
-    })
+    Ok(longhaul::process::surroundings(cwd))
 }
 
 /// The same, with what stands in the project's `.env` where nothing else sets it.

@@ -7,22 +7,15 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
+use longhaul::context::{
+    ContextError, ContextProvider, Every, Eye, Glance, NamedEyes, Perception, Sight,
+};
+use longhaul::schemars::{self, JsonSchema};
 use longhaul::stateless::{Ephemeral, OneModel, Outcome};
-use longhaul_core::event::tool::{Finding, ToolOutput};
-use longhaul_core::id::AgentName;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::port::context::{ContextError, ContextProvider, Glance, Perception};
-use longhaul_core::port::tool::{ToolContext, ToolFailure};
-use longhaul_core::raw::RawJson;
-use longhaul_core::time::Millis;
-use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::{Every, Eye, Sight};
-use longhaul_engine::clock::SystemClock;
-use longhaul_engine::eyes::NamedEyes;
-use longhaul_model::scripted::{Script, ScriptedModel};
-use longhaul_tool::typed::{TypedTool, typed};
-use schemars::JsonSchema;
+use longhaul::tools::{
+    EffectClass, Finding, InDoubt, ToolContext, ToolFailure, ToolOutput, TypedTool, typed,
+};
+use longhaul::{AgentDefinition, AgentName, Millis, RawJson, async_trait, models};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -50,16 +43,12 @@ impl TypedTool for Fare {
     const DESCRIPTION: &'static str = "Says what a journey costs.";
     const CLASS: EffectClass = EffectClass::Pure;
 
-    async fn call(
-        &self,
-        journey: Journey,
-        around: &ToolContext,
-    ) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, journey: Journey, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         if journey.from == journey.to {
             let words = "it ends where it begins; ask for another one";
             return Err(ToolFailure::new(words));
         }
-        around.progress.report(Some(50), "counting letters");
+        ctx.progress.report(Some(50), "counting letters");
         let letters = journey.from.chars().chain(journey.to.chars()).count();
         let bags = usize::from(journey.bags.unwrap_or_default());
         let crowns = (letters + bags) * self.per_letter as usize;
@@ -100,18 +89,18 @@ impl TypedTool for Book {
         Some(vec![seat.train.clone()])
     }
 
-    async fn call(&self, seat: Seat, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let Some(counter) = around.context.get("counter") else {
+    async fn call(&self, seat: Seat, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let Some(counter) = ctx.context.get("counter") else {
             return Err(ToolFailure::new("no counter is open"));
         };
-        around.progress.report(None, "the office is asked");
+        ctx.progress.report(None, "the office is asked");
         let booked = format!("{} at counter {}", seat.train, counter.as_str());
-        self.office().insert(around.key.clone(), booked.clone());
+        self.office().insert(ctx.key.clone(), booked.clone());
         Ok(ToolOutput::text(booked))
     }
 
-    async fn verify(&self, _seat: Seat, around: &ToolContext) -> Finding {
-        match self.office().get(&around.key) {
+    async fn verify(&self, _seat: Seat, ctx: &ToolContext) -> Finding {
+        match self.office().get(&ctx.key) {
             Some(booked) => Finding::Happened(ToolOutput::text(booked.as_str())),
             None => Finding::NotHappened,
         }
@@ -145,13 +134,12 @@ replies:
 ";
 
 pub(crate) async fn answer() -> Result<Outcome, Box<dyn Error>> {
-    let script = Script::parse("fares", SCRIPT)?;
-    let model = ScriptedModel::new("fares", script, Arc::new(SystemClock));
+    let model = models::scripted("fares", SCRIPT)?;
     let models = OneModel::new("scripted/fares", Arc::new(model));
     let tools = [typed(Fare { per_letter: 7 })?, typed(Book::default())?];
     let mut eyes = NamedEyes::default();
     eyes.register("board", Arc::new(Board));
-    let agent = Agent {
+    let agent = AgentDefinition {
         tools: vec!["fare".to_owned(), "book".to_owned()],
         context: vec!["counter".to_owned()],
         perception: Some(Sight {
@@ -161,7 +149,7 @@ pub(crate) async fn answer() -> Result<Outcome, Box<dyn Error>> {
         prompt: "You sell tickets at {{ perception.station }}. \
                  Late: {{ perception.late }}."
             .to_owned(),
-        ..Agent::new(AgentName::new("clerk")?)
+        ..AgentDefinition::new(AgentName::new("clerk")?)
     };
     let clerk = Ephemeral::new(Arc::new(models), tools)?.eyes(Arc::new(eyes));
     let first = clerk

@@ -15,6 +15,7 @@ mod ollama;
 pub mod out;
 pub mod providers;
 pub mod redactor;
+mod registered;
 pub mod sender;
 pub mod slow;
 pub mod supplies;
@@ -25,19 +26,16 @@ use std::sync::Arc;
 
 use longhaul_core::id::{BadId, InboxName};
 use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::store::{Store, StoreError};
+use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
+use longhaul_engine::agent::Roster;
 use longhaul_engine::clean::Cleaner;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::feed::Feed;
-use longhaul_engine::mint::UuidMint;
-use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, Models, Ports};
+use longhaul_engine::ports::{Models, NoEyes, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::sweep::Retention;
-use longhaul_engine::tail::Tail;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
@@ -55,9 +53,13 @@ use crate::assemble::eyes::Lookouts;
 use crate::assemble::models::ModelShelf;
 use crate::assemble::out::Out;
 use crate::assemble::redactor::{ProjectRedactor, known_secrets};
+pub(crate) use crate::assemble::registered::Registered;
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
+use crate::config;
+use crate::config::fault::ConfigError;
 use crate::config::settings::{Config, StoreUrl};
+use crate::config::surroundings::Surroundings;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::found::{SENDER, SHELL};
@@ -119,6 +121,19 @@ pub struct Opening {
     pub recorder: Option<Arc<Recorder>>,
 }
 
+impl Opening {
+    /// For a program that drives its own runs.
+    fn for_program() -> Self {
+        let program = std::env::args().next().unwrap_or_default();
+        Self {
+            role: Role::Driver,
+            holder: format!("the program {program}"),
+            fatal: None,
+            recorder: None,
+        }
+    }
+}
+
 impl std::fmt::Debug for Opening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opening")
@@ -140,16 +155,26 @@ pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
 
 /// Opens everything.
 pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
-    let url = format!("sqlite:{}", store_file(&config)?.display());
-    open_at(url, config, opening)
+    let url = store_url(&config)?;
+    open_at(url, config, opening, Registered::default())
 }
 
 /// The same over a store that is forgotten: nothing is made on disk.
 pub fn open_forgetting(config: Config, opening: Opening) -> Result<House, AssembleError> {
-    open_at(FORGOTTEN.to_owned(), config, opening)
+    open_at(FORGOTTEN.to_owned(), config, opening, Registered::default())
 }
 
-fn open_at(url: String, config: Config, opening: Opening) -> Result<House, AssembleError> {
+/// The URL of the store that the settings name.
+fn store_url(config: &Config) -> Result<String, AssembleError> {
+    Ok(format!("sqlite:{}", store_file(config)?.display()))
+}
+
+fn open_at(
+    url: String,
+    config: Config,
+    opening: Opening,
+    registered: Registered,
+) -> Result<House, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     if let Location::Below { .. } = config.data_location() {
         make_private(&config.data(), 0o700);
@@ -161,13 +186,9 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
         ..Options::new(url, opening.role, clock.clone())
     })?);
     let out = Out::new(&config, &clock).map_err(AssembleError::Setting)?;
-    let mut tools = equipped(&config, &clock, &out)?.with(Arc::new(ReadOutput::new(
-        Arc::clone(&store) as Arc<dyn Store>,
-        Arc::clone(&store) as Arc<dyn Shelves>,
-    )?))?;
-    for tool in Memory::new(Arc::clone(&store) as Arc<dyn Shelves>).tools()? {
-        tools = tools.with(tool)?;
-    }
+    let tools = with_store_tools(equipped(&config, &clock, &out)?, &store)?;
+    let registered = registered.with_handlers(&store)?;
+    let tools = registered.toolbox(tools)?;
     let loaded = agents(&config, &tools, Path::new(""));
     let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
     let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
@@ -184,29 +205,108 @@ fn open_at(url: String, config: Config, opening: Opening) -> Result<House, Assem
     let served = Arc::new(Served::new(&config, file, line));
     let shell = shell(&config, &clock)?;
     let withheld = Withheld::new(&config, Arc::clone(&served), out.sender, shell);
+    let eyes = Lookouts::new(&config, out.guarded, Arc::clone(&clock));
+    let models = registered.models(models);
     let ports = Ports {
-        store: store.clone(),
-        shelves: store.clone(),
-        keyring: store.clone(),
-        mint: Arc::new(UuidMint),
-        models,
-        tools: Arc::new(tools),
         supplies: Arc::new(withheld),
-        eyes: Arc::new(Lookouts::new(&config, out.guarded, Arc::clone(&clock))),
+        eyes: registered.context_providers(Arc::new(eyes)),
         redact: Arc::new(ProjectRedactor(known_secrets(&config))),
-        feed: Feed::default(),
-        tail: Tail::default(),
-        nudges: Nudges::default(),
-        definitions: Definitions::default(),
-        clock,
+        ..Ports::plain(Arc::clone(&store), clock, models, tools)
     };
+    let roster = registered.roster(loaded.roster());
     Ok(House {
-        longhaul: Longhaul::new(ports, loaded.roster(), config.defaults()),
+        longhaul: Longhaul::new(ports, roster, config.defaults()),
         loaded,
         config,
         store,
         served,
     })
+}
+
+/// A runtime for a program that uses the library. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Assembled {
+    /// What programs ask.
+    pub(crate) longhaul: Longhaul,
+    /// How its worker works.
+    pub(crate) worker: WorkerOptions,
+    served: Option<Arc<Served>>,
+}
+
+impl Assembled {
+    /// Ends what was opened for runs, such as servers of tools.
+    pub(crate) async fn close(&self) {
+        if let Some(served) = &self.served {
+            served.close().await;
+        }
+    }
+}
+
+/// Opens what a program registers and what the files of its project say, over this store or the
+/// project's own.
+pub(crate) fn open_project(
+    here: &Surroundings,
+    store: Option<String>,
+    registered: Registered,
+) -> Result<Assembled, AssembleError> {
+    let config = config::load::load(here, &[]).map_err(settings)?;
+    let url = match store {
+        Some(url) => url,
+        None => store_url(&config)?,
+    };
+    let worker = worker_options(&config)?;
+    let house = open_at(url, config, Opening::for_program(), registered)?;
+    Ok(Assembled {
+        longhaul: house.longhaul,
+        worker,
+        served: Some(house.served),
+    })
+}
+
+/// Opens what a program registers, and models by the keys in the environment. No file of a
+/// project or of the user is read.
+pub(crate) fn open_without_project(
+    here: &Surroundings,
+    store: String,
+    registered: Registered,
+) -> Result<Assembled, AssembleError> {
+    let config = config::load::load_environment(here).map_err(settings)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = Options {
+        holder: Opening::for_program().holder,
+        ..Options::new(store, Role::Driver, Arc::clone(&clock))
+    };
+    let store = Arc::new(longhaul_store::open(store)?);
+    let registered = registered.with_handlers(&store)?;
+    let tools = registered.toolbox(with_store_tools(Toolbox::new([])?, &store)?)?;
+    let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
+    let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
+    let models = registered.models(Arc::new(shelf));
+    let ports = Ports {
+        eyes: registered.context_providers(Arc::new(NoEyes)),
+        redact: Arc::new(ProjectRedactor(known_secrets(&config))),
+        ..Ports::plain(store, clock, models, tools)
+    };
+    let roster = registered.roster(Roster::default());
+    Ok(Assembled {
+        longhaul: Longhaul::new(ports, roster, config.defaults()),
+        worker: worker_options(&config)?,
+        served: None,
+    })
+}
+
+fn settings(error: ConfigError) -> AssembleError {
+    AssembleError::Setting(format!("the settings can't be used: {error}"))
+}
+
+/// These tools, and those that need nothing but a store.
+fn with_store_tools(tools: Toolbox, store: &Arc<SqliteStore>) -> Result<Toolbox, AssembleError> {
+    let paging = ReadOutput::new(store.clone(), store.clone())?;
+    let mut tools = tools.with(Arc::new(paging))?;
+    for tool in Memory::new(store.clone()).tools()? {
+        tools = tools.with(tool)?;
+    }
+    Ok(tools)
 }
 
 /// Takes the permissions of others away from a file or folder of the user's own. Where that is not

@@ -3,18 +3,53 @@
 //! Never: holds a business rule. It names the concrete parts, puts them
 //! together, and passes words on.
 
+mod agent;
 pub mod agents;
 pub mod assemble;
 pub mod config;
+pub mod context;
+mod error;
+pub mod events;
+mod gates;
+mod handler;
 mod inside;
 pub mod local_key;
 pub mod marker;
 pub mod mcp;
+pub mod models;
+pub mod process;
+mod run;
+mod runtime;
 pub mod skills;
 pub mod span;
 pub mod stateless;
+mod task;
+pub mod tools;
 pub mod trust;
+mod worker;
 pub mod written;
+
+pub use agent::{Agent, AgentTool};
+pub use error::Error;
+pub use gates::{Answer, Gates};
+pub use handler::{HandlerError, HandlerRequest};
+pub use run::{FinishedRun, RunEvents, RunHandle};
+pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
+pub use task::Task;
+pub use worker::{Worker, WorkerHandle};
+
+pub use async_trait::async_trait;
+pub use longhaul_core::id::{AgentName, GateId, RunId};
+pub use longhaul_core::policy::gate::GateKind;
+pub use longhaul_core::port::store::RunRow;
+pub use longhaul_core::raw::{Hash, RawJson};
+pub use longhaul_core::status::{Fault, Status};
+pub use longhaul_core::time::{Millis, Timestamp};
+pub use longhaul_engine::agent::Agent as AgentDefinition;
+pub use longhaul_engine::gate_view::GateView;
+pub use longhaul_engine::view::{OutputView, RunView, UsageView};
+pub use tokio_util::sync::CancellationToken;
+pub use {schemars, serde_json};
 
 use std::path::Path;
 

@@ -28,6 +28,8 @@ use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_store::{Options, Role};
 use serde::Serialize;
 
+pub use longhaul_engine::history::history;
+
 use crate::assemble::FORGOTTEN;
 
 /// One model under its full name, whatever is asked for.

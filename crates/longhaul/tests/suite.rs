@@ -2,8 +2,11 @@
 
 #[cfg(test)]
 mod suite {
+    mod handler;
     mod mcp_file;
     mod mcp_supplies;
+    mod program;
     mod providers;
+    mod runtime;
     mod stateless;
 }

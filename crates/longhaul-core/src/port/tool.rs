@@ -102,6 +102,9 @@ pub struct ToolContext {
     pub call: CallId,
     /// The same at every attempt of this call.
     pub key: String,
+    /// Which start of this call, from 1: more after a crash in the middle of a call that may be
+    /// repeated.
+    pub attempt: u32,
     /// The driver's fence: a lower one than was seen before is refused.
     pub epoch: Epoch,
     /// Names that the agent's file asks for, such as `recipient`.
@@ -127,6 +130,7 @@ impl ToolContext {
             run,
             call,
             key: call.key(run),
+            attempt: 1,
             epoch,
             context: BTreeMap::new(),
             thread: None,

@@ -75,6 +75,7 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
     let epoch = desk.ledger.claimed().epoch;
     for todo in fresh {
         let mut around = capsule.around(desk.ledger.run(), todo.call, epoch);
+        around.attempt = todo.attempt;
         around.progress = desk.gauge.reporter(todo.call, &desk.ports.redact);
         let equipped = capsule.tool(todo.tool.as_str());
         let tool = equipped.and_then(|equipped| equipped.tool.clone());

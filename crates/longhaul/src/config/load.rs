@@ -86,6 +86,30 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
     }
 }
 
+/// Loads what holds for a program without a project: the defaults and the environment. No file
+/// is read.
+pub fn load_environment(here: &Surroundings) -> Result<Config, ConfigError> {
+    let mut pile = Pile::default();
+    pile.defaults();
+    pile.environment(here);
+    if pile.faults.is_empty() {
+        pile.faults = whole::faults(&pile.settings);
+    }
+    match pile.faults {
+        faults if faults.is_empty() => Ok(Config {
+            root: here.cwd.clone(),
+            in_project: false,
+            project_file: None,
+            user_file: None,
+            state: None,
+            settings: pile.settings,
+            env: Env::of(here),
+            notes: notes(here),
+        }),
+        faults => Err(ConfigError { faults }),
+    }
+}
+
 /// The fault of a project that belongs to another user: its settings and agents would act as the
 /// user who runs this command.
 fn foreign(here: &Surroundings, root: &Path, pile: &Pile) -> Option<Fault> {

@@ -1,0 +1,113 @@
+//! What a program registers itself, beside what files and the environment name.
+//!
+//! Never: a name twice. What a program registers goes before what others bring.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use longhaul_core::id::BadId;
+use longhaul_core::port::context::ContextProvider;
+use longhaul_core::port::model::Model;
+use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::store::Store;
+use longhaul_core::port::tool::Tool;
+use longhaul_engine::agent::{Agent, Roster};
+use longhaul_engine::eyes::NamedEyes;
+use longhaul_engine::ports::{Eyes, Found, Models, NoModel};
+use longhaul_engine::toolbox::{BadTool, Toolbox};
+
+use crate::handler::Handler;
+
+/// What a program registers.
+#[derive(Debug, Default)]
+pub(crate) struct Registered {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) handlers: Vec<Handler>,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
+    pub(crate) context_providers: BTreeMap<String, Arc<dyn ContextProvider>>,
+}
+
+impl Registered {
+    /// A name that two agents or handlers have.
+    pub(crate) fn duplicate(&self) -> Option<String> {
+        let agents = self.agents.iter().map(|agent| agent.name.as_str());
+        let handlers = self.handlers.iter().map(|handler| handler.name.as_str());
+        let mut seen = BTreeSet::new();
+        let mut names = agents.chain(handlers);
+        names.find(|name| !seen.insert(*name)).map(str::to_owned)
+    }
+
+    /// The same with the parts of its handlers, over the store that has the journals.
+    pub(crate) fn with_handlers<S>(mut self, store: &Arc<S>) -> Result<Self, BadId>
+    where
+        S: Store + Shelves + 'static,
+    {
+        for handler in std::mem::take(&mut self.handlers) {
+            let parts = handler.parts(store.clone(), store.clone())?;
+            self.agents.push(parts.agent);
+            self.tools.push(parts.tool);
+            self.models.insert(parts.model_name, parts.model);
+        }
+        Ok(self)
+    }
+
+    /// These tools, and those that are registered. One that several agents share is one.
+    pub(crate) fn toolbox(&self, mut tools: Toolbox) -> Result<Toolbox, BadTool> {
+        for (place, tool) in self.tools.iter().enumerate() {
+            let before = &self.tools[..place];
+            if !before.iter().any(|known| Arc::ptr_eq(known, tool)) {
+                tools = tools.with(Arc::clone(tool))?;
+            }
+        }
+        Ok(tools)
+    }
+
+    /// These agents, and those that are registered in the place of others of their names.
+    pub(crate) fn roster(&self, mut roster: Roster) -> Roster {
+        for agent in &self.agents {
+            roster.register(agent.clone());
+        }
+        roster
+    }
+
+    /// These models, after those that are registered.
+    pub(crate) fn models(&self, others: Arc<dyn Models>) -> Arc<dyn Models> {
+        Arc::new(RegisteredModels {
+            models: self.models.clone(),
+            others,
+        })
+    }
+
+    /// These context providers, after those that are registered.
+    pub(crate) fn context_providers(&self, others: Arc<dyn Eyes>) -> Arc<dyn Eyes> {
+        let mut providers = NamedEyes::over(others);
+        for (name, provider) in &self.context_providers {
+            providers.register(name, Arc::clone(provider));
+        }
+        Arc::new(providers)
+    }
+}
+
+/// The models of a program by name, and others behind them.
+#[derive(Debug)]
+struct RegisteredModels {
+    models: BTreeMap<String, Arc<dyn Model>>,
+    others: Arc<dyn Models>,
+}
+
+impl Models for RegisteredModels {
+    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
+        match name.and_then(|name| self.models.get_key_value(name)) {
+            Some((name, model)) => Ok(Found {
+                name: name.clone(),
+                model: Arc::clone(model),
+            }),
+            None => self.others.find(name),
+        }
+    }
+
+    fn idle(&self) -> Option<String> {
+        self.others.idle()
+    }
+}

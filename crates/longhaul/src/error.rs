@@ -1,0 +1,127 @@
+//! What can go wrong for a program that uses Longhaul, in sentences that say what helps.
+//!
+//! Never: the failure of a run. That is a fact of its journal and part of `FinishedRun`;
+//! `FinishedRun::output` turns it into an error for those who want one.
+
+use std::path::PathBuf;
+
+use longhaul_core::id::{BadId, RunId};
+use longhaul_core::port::store::StoreError;
+use longhaul_core::status::{Fault, Status};
+use longhaul_engine::toolbox;
+use longhaul_model::scripted::ScriptError;
+use longhaul_tool::typed;
+
+use crate::assemble::AssembleError;
+
+/// Why something that a program asked of Longhaul was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Neither a store nor a project was named.
+    #[error(
+        "nothing says where runs are kept: name a store, such as `.store(\"sqlite:agents.db\")`, \
+         or a project with `.project(\".\")`"
+    )]
+    NoStore,
+    /// The store can't be opened, or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name can't be one of Longhaul's names.
+    #[error(transparent)]
+    Name(#[from] BadId),
+    /// Two agents or handlers of one name.
+    #[error("there are two agents named `{0}`: give one of them another name")]
+    DuplicateAgent(String),
+    /// A tool can't be registered.
+    #[error(transparent)]
+    Tool(#[from] toolbox::BadTool),
+    /// The type of a tool's input gives no schema that models take.
+    #[error(transparent)]
+    ToolInput(#[from] typed::BadTool),
+    /// The script of a scripted model can't be read.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The settings of the project or of the environment can't be used.
+    #[error("{0}")]
+    Settings(String),
+    /// No agent has this name.
+    #[error(
+        "there is no agent named `{name}`{}: register it with `.agent(..)` or `.handler(..)` \
+         before `.open()`",
+        .suggestion.as_ref().map_or(String::new(), |like| format!(", did you mean `{like}`?"))
+    )]
+    NoAgent {
+        /// The name that was asked for.
+        name: String,
+        /// A name that may have been meant.
+        suggestion: Option<String>,
+    },
+    /// The idempotency key belongs to another task.
+    #[error(
+        "this idempotency key was used for another task in the last 24 hours: submit the same \
+         task again, or take another key"
+    )]
+    IdempotencyKeyReused,
+    /// The engine refuses what was asked, or met a fault.
+    #[error(transparent)]
+    Engine(longhaul_engine::Error),
+    /// A run has ended without an output.
+    #[error("{run} ended as {}: {}: {}", .status.as_str(), .fault.code, .fault.message)]
+    NoOutput {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        status: Status,
+        /// Why, and what helps.
+        fault: Fault,
+    },
+    /// The output of a run is not of the type that was asked for.
+    #[error("the output of {run} is not what was expected: {why}")]
+    OutputType {
+        /// The run.
+        run: RunId,
+        /// What does not fit.
+        why: serde_json::Error,
+    },
+    /// The folder of the project can't be opened.
+    #[error("the project folder `{}` can't be opened: {why}", .folder.display())]
+    NoProject {
+        /// The folder that was named.
+        folder: PathBuf,
+        /// Why not.
+        why: std::io::Error,
+    },
+    /// A task of the runtime ended without a result; runs wait for the next worker.
+    #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
+    TaskLost(#[from] tokio::task::JoinError),
+}
+
+impl From<longhaul_engine::Error> for Error {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only some errors are said in other words to a program"
+    )]
+    fn from(error: longhaul_engine::Error) -> Self {
+        match error {
+            longhaul_engine::Error::NoAgent { name, like } => Self::NoAgent {
+                name,
+                suggestion: like,
+            },
+            longhaul_engine::Error::KeyReused => Self::IdempotencyKeyReused,
+            longhaul_engine::Error::Store(error) => Self::Store(error),
+            other => Self::Engine(other),
+        }
+    }
+}
+
+impl From<AssembleError> for Error {
+    fn from(error: AssembleError) -> Self {
+        match error {
+            AssembleError::Store(error) => Self::Store(error),
+            AssembleError::Tool(error) => Self::Tool(error),
+            AssembleError::Name(error) => Self::Name(error),
+            AssembleError::Setting(why) | AssembleError::NotYet(why) => Self::Settings(why),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What happens to a run: the entries of its journal, as `RunHandle::events` gives them.
+//!
+//! ```no_run
+//! # async fn example(run: longhaul::RunHandle) -> Result<(), longhaul::Error> {
+//! let mut events = run.events();
+//! while let Some(entry) = events.next().await {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.seq, entry.event.kind());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub use longhaul_core::event::entry::Entry;
+pub use longhaul_core::event::{Event, gate, run, steer, tool, turn, world};
+pub use longhaul_core::id::Seq;

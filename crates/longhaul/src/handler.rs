@@ -1,0 +1,348 @@
+//! A plain Rust function as an agent. A run of it is journaled like any other: a model that
+//! asks nobody calls the function as a tool, once, and ends the run with its result.
+//!
+//! Never: a second result. A call that has a result in the journal is not made again; one that
+//! was cut off by a crash is, under the same key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::id::{AgentName, BadId, RunId, Seq, ToolName};
+use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall};
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::store::{ReadAsk, Store, StoreError};
+use longhaul_core::port::tool::{Progress, Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{Hold, Micros, Price, Tariff, Usage};
+use longhaul_engine::agent::Agent as AgentDefinition;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// How long one call of a handler may take.
+const TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// The control tool that ends a run.
+const FINISH: &str = "finish";
+
+/// Number of journal entries that are read at once.
+const PAGE: usize = 500;
+
+/// What a handler is called with.
+#[derive(Debug, Clone)]
+pub struct HandlerRequest {
+    /// The run.
+    pub run: RunId,
+    /// The task's input.
+    pub input: RawJson,
+    /// Which call this is, from 1. It is more than 1 after a crash in the middle of a call.
+    pub attempt: u32,
+    /// The same at every attempt, and another in every run: with it an effect is made once,
+    /// however often the handler is called.
+    pub key: String,
+}
+
+impl HandlerRequest {
+    /// The task's input as a type.
+    ///
+    /// # Errors
+    /// The input is not of this type.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        serde_json::from_value(self.input.value())
+            .map_err(|why| HandlerError::new(format!("the input is not what was expected: {why}")))
+    }
+}
+
+/// Why a handler failed: the words that the run fails with. Every error becomes one by `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerError(String);
+
+impl HandlerError {
+    /// A failure in these words.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self(words.into())
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// `HandlerError` is no `std::error::Error` itself: else this would be a second `From<Self>`.
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+type Function = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<Value, HandlerError>>
+    + Send
+    + Sync;
+
+/// A function under the name of an agent.
+pub(crate) struct Handler {
+    pub(crate) name: String,
+    function: Arc<Function>,
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handler").field(&self.name).finish()
+    }
+}
+
+/// The parts that a handler is made of.
+#[derive(Debug)]
+pub(crate) struct HandlerParts {
+    pub(crate) agent: AgentDefinition,
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) model_name: String,
+    pub(crate) model: Arc<dyn Model>,
+}
+
+impl Handler {
+    pub(crate) fn new<F, R, T>(name: String, function: F) -> Self
+    where
+        F: Fn(HandlerRequest, Arc<dyn Progress>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, HandlerError>> + Send + 'static,
+        T: Serialize,
+    {
+        let function = move |request, progress| -> BoxFuture<'static, _> {
+            let called = function(request, progress);
+            Box::pin(async move { Ok(serde_json::to_value(called.await?)?) })
+        };
+        Self {
+            name,
+            function: Arc::new(function),
+        }
+    }
+
+    /// The agent, its tool and its model, over the store that has the journals.
+    pub(crate) fn parts(
+        self,
+        store: Arc<dyn Store>,
+        shelves: Arc<dyn Shelves>,
+    ) -> Result<HandlerParts, BadId> {
+        let tool = ToolName::new(format!("handler:{}", self.name))?;
+        let model_name = format!("handler/{}", self.name);
+        let agent = AgentDefinition {
+            description: "A function of the program that this runtime is part of.".to_owned(),
+            models: vec![model_name.clone()],
+            tools: vec![tool.to_string(), FINISH.to_owned()],
+            ..AgentDefinition::new(AgentName::new(self.name)?)
+        };
+        let model = HandlerModel {
+            name: model_name.clone(),
+            tool: tool.wire().into_owned(),
+            store,
+            shelves,
+        };
+        let card = ToolCard {
+            name: tool,
+            description: agent.description.clone(),
+            schema: json!({
+                "type": "object",
+                "properties": { "input": {} },
+                "required": ["input"],
+                "additionalProperties": false,
+            }),
+            verifies: false,
+            in_doubt: None,
+            timeout: Some(TIMEOUT),
+        };
+        Ok(HandlerParts {
+            agent,
+            tool: Arc::new(HandlerTool {
+                card,
+                function: self.function,
+            }),
+            model_name,
+            model: Arc::new(model),
+        })
+    }
+}
+
+/// The function behind the port of tools.
+struct HandlerTool {
+    card: ToolCard,
+    function: Arc<Function>,
+}
+
+impl fmt::Debug for HandlerTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HandlerTool").field(&self.card.name).finish()
+    }
+}
+
+#[async_trait]
+impl Tool for HandlerTool {
+    fn card(&self) -> &ToolCard {
+        &self.card
+    }
+
+    /// Called again after a crash: the function has the key to make that harmless.
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Keyed
+    }
+
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let request = HandlerRequest {
+            run: ctx.run,
+            input: RawJson::of(&input["input"]),
+            attempt: ctx.attempt,
+            key: ctx.run.to_string(),
+        };
+        let called = (self.function)(request, Arc::clone(&ctx.progress)).await;
+        let value = called.map_err(|error| ToolFailure::new(error.0))?;
+        Ok(ToolOutput::text(value.to_string()))
+    }
+}
+
+/// A model that asks nobody: it calls the function, and ends the run with its result.
+#[derive(Debug)]
+struct HandlerModel {
+    name: String,
+    /// The tool's name as models are told it.
+    tool: String,
+    store: Arc<dyn Store>,
+    shelves: Arc<dyn Shelves>,
+}
+
+/// What a journal says of the function's call.
+#[derive(Debug, Default)]
+struct Journaled {
+    input: Option<RawJson>,
+    result: Option<ToolOutput>,
+    /// A message cut the last call off. A function can't read messages, so it is called again.
+    interrupted: bool,
+}
+
+impl HandlerModel {
+    async fn next_call(&self, ask: &Ask) -> Result<ToolCall, Failure> {
+        let journaled = self.journaled(ask.run).await.map_err(unreadable)?;
+        if let Some(output) = journaled.result {
+            let text = self.whole(output).await.map_err(unreadable)?;
+            let value: Value = serde_json::from_str(&text)
+                .map_err(|why| failed(format!("the handler's result can't be read: {why}")))?;
+            return Ok(call(FINISH, json!({ "output": value })));
+        }
+        if let Some(words) = refused(&ask.messages).filter(|_| !journaled.interrupted) {
+            return Err(failed(words));
+        }
+        let input = journaled.input.map(|input| input.value());
+        Ok(call(&self.tool, json!({ "input": input })))
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only the task and the result of the call are looked for"
+    )]
+    async fn journaled(&self, run: RunId) -> Result<Journaled, StoreError> {
+        let mut found = Journaled::default();
+        let mut after = Seq::START;
+        loop {
+            let limit = PAGE;
+            let page = self.store.read(ReadAsk { run, after, limit }).await?;
+            let Some(last) = page.entries.last() else {
+                return Ok(found);
+            };
+            after = last.seq;
+            for entry in page.entries {
+                match entry.event {
+                    Event::RunCreated(created) => found.input = Some(created.task.input),
+                    Event::ToolCompleted(ended) => found.result = Some(ended.output),
+                    Event::ToolInterrupted(_) => found.interrupted = true,
+                    Event::ToolStarted(_) => found.interrupted = false,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A result as it was returned: a long one is shown in part, and kept whole.
+    async fn whole(&self, output: ToolOutput) -> Result<String, StoreError> {
+        let kept = match output.full {
+            Some(full) => self.shelves.blob(full.hash).await?,
+            None => None,
+        };
+        Ok(match kept {
+            Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            None => text(&output.content),
+        })
+    }
+}
+
+#[async_trait]
+impl Model for HandlerModel {
+    fn quote(&self, _ask: &Ask) -> Quote {
+        Quote {
+            hold: Hold::default(),
+            tariff: Tariff {
+                price: Some(Price::default()),
+                // Nobody reads the conversation, so it is never too long.
+                window_tokens: u64::from(u32::MAX),
+                ..Tariff::default()
+            },
+        }
+    }
+
+    async fn reply(&self, ask: &Ask, _ear: &dyn Ear) -> Result<Answered, Failure> {
+        let call = self.next_call(ask).await?;
+        Ok(Answered {
+            reply: Arc::new(Reply {
+                dialect: "handler".to_owned(),
+                blocks: vec![Block::ToolCall(call)],
+            }),
+            stop: StopReason::ToolUse,
+            usage: Usage::default(),
+            cost: Some(Micros::default()),
+            model: self.name.clone(),
+        })
+    }
+}
+
+fn call(name: &str, input: Value) -> ToolCall {
+    ToolCall {
+        id: String::new(),
+        name: name.to_owned(),
+        input: RawJson::of(&input),
+        extra: None,
+    }
+}
+
+/// The words of a call that failed, or that a rule or a person refused.
+fn refused(messages: &[Arc<Message>]) -> Option<String> {
+    let results = messages.iter().rev().find_map(|message| match &**message {
+        Message::Results(results) => Some(results),
+        Message::User(_) | Message::Assistant(_) => None,
+    })?;
+    let failed = results.iter().find(|result| result.is_error)?;
+    Some(text(&failed.content))
+}
+
+fn text(content: &[Part]) -> String {
+    let texts = content.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        Part::Image(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The run fails with these words: to ask again would end no better.
+fn failed(words: String) -> Failure {
+    Failure::new(FailureClass::InvalidRequest, words)
+}
+
+fn unreadable(error: StoreError) -> Failure {
+    Failure::new(FailureClass::Server, error.to_string())
+}

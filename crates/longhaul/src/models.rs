@@ -1,0 +1,36 @@
+//! Models of a program's own, and the scripted one that needs no key.
+//!
+//! ```
+//! use longhaul::{Agent, Runtime, models};
+//!
+//! # fn example() -> Result<(), longhaul::Error> {
+//! let script = models::scripted("greeter", "replies: [{ text: 'Hello {{ input }}' }]")?;
+//! let runtime = Runtime::builder()
+//!     .model("greeter", script)
+//!     .agent(Agent::new("host").model("greeter"));
+//! # Ok(())
+//! # }
+//! # example().unwrap();
+//! ```
+
+use std::sync::Arc;
+
+use longhaul_engine::clock::SystemClock;
+
+pub use longhaul_core::failure::{Failure, FailureClass};
+pub use longhaul_core::message::{
+    Block, Message, Part, Reply, StopReason, ToolCall, ToolResult, Words,
+};
+pub use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+pub use longhaul_core::raw::Body;
+pub use longhaul_core::usage::{Hold, Micros, Price, Tariff, Usage};
+pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
+
+/// A model that plays this script, as `docs/guide.md` describes it: for tests and first steps.
+///
+/// # Errors
+/// The script is not YAML of that form.
+pub fn scripted(name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {
+    let script = Script::parse(name, script)?;
+    Ok(ScriptedModel::new(name, script, Arc::new(SystemClock)))
+}

@@ -1,0 +1,206 @@
+//! A run that a program follows, and what came of it.
+//!
+//! Never: ends with its handle. A run goes on whoever follows it.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::id::{RunId, Seq, SteerId};
+use longhaul_core::status::{Fault, Status};
+use longhaul_engine::Longhaul;
+use longhaul_engine::handle::Watching;
+use longhaul_engine::view::{OutputView, RunView, UsageView};
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::gates::PROGRAM;
+
+/// A run that was submitted. Clones are the same; the run goes on without them.
+#[derive(Debug, Clone)]
+pub struct RunHandle {
+    longhaul: Longhaul,
+    id: RunId,
+}
+
+impl RunHandle {
+    pub(crate) const fn new(longhaul: Longhaul, id: RunId) -> Self {
+        Self { longhaul, id }
+    }
+
+    /// The run's id.
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Waits until the run has ended, however it ends. That may take days if it waits for a
+    /// person, and for ever if no worker drives it.
+    ///
+    /// # Errors
+    /// There is no such run any more, or the store failed.
+    pub async fn wait(&self) -> Result<FinishedRun, Error> {
+        let mut watching = self.longhaul.watch(self.id, Seq::START).await?;
+        while watching.next().await?.is_some() {}
+        Ok(FinishedRun::from(self.view().await?))
+    }
+
+    /// The run as it stands now.
+    ///
+    /// # Errors
+    /// There is no such run any more, or the store failed.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        Ok(self.longhaul.show(self.id).await?)
+    }
+
+    /// Everything that has happened to the run and happens from now on, in order, to its end.
+    /// An error ends the stream.
+    pub fn events(&self) -> RunEvents {
+        let (longhaul, run) = (self.longhaul.clone(), self.id);
+        let opened = async move { longhaul.watch(run, Seq::START).await };
+        let entries = stream::once(opened).map_ok(entries).try_flatten();
+        RunEvents(entries.map_err(Error::from).boxed())
+    }
+
+    /// Writes a message to the run, which the agent reads before its next turn. The id is the
+    /// receipt.
+    ///
+    /// # Errors
+    /// The run has ended, too many messages wait already, or the store failed.
+    pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
+        let delivery = Delivery::default();
+        let sent = self.longhaul.steer(self.id, text, delivery, PROGRAM);
+        Ok(sent.await?)
+    }
+
+    /// Ends the run. When this returns nothing more of it can start.
+    ///
+    /// # Errors
+    /// The run has ended already, or the store failed.
+    pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
+        Ok(self.longhaul.cancel(self.id, PROGRAM, reason).await?)
+    }
+
+    /// Stops the run until `resume`.
+    ///
+    /// # Errors
+    /// The run has ended or is paused already, or the store failed.
+    pub async fn pause(&self) -> Result<(), Error> {
+        Ok(self.longhaul.pause(self.id, PROGRAM).await?)
+    }
+
+    /// Lets a paused run go on.
+    ///
+    /// # Errors
+    /// The run has ended or is not paused, or the store failed.
+    pub async fn resume(&self) -> Result<(), Error> {
+        Ok(self.longhaul.resume(self.id, None, PROGRAM).await?)
+    }
+}
+
+/// The entries of a journal, one after the other.
+fn entries(watching: Watching) -> impl Stream<Item = Result<Entry, longhaul_engine::Error>> {
+    let pages = stream::try_unfold(watching, |mut watching| async move {
+        let page = watching.next().await;
+        page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), watching)))
+    });
+    pages.try_flatten()
+}
+
+/// The journal of a run as a stream, from its first entry to its last.
+pub struct RunEvents(BoxStream<'static, Result<Entry, Error>>);
+
+impl RunEvents {
+    /// The next entry, or none after the last; the same as `StreamExt::next`.
+    ///
+    /// # Errors
+    /// There is no such run any more, or the store failed.
+    pub async fn next(&mut self) -> Option<Result<Entry, Error>> {
+        self.0.next().await
+    }
+}
+
+impl Stream for RunEvents {
+    type Item = Result<Entry, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+impl fmt::Debug for RunEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RunEvents")
+    }
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone)]
+pub struct FinishedRun {
+    /// The run's id.
+    pub id: RunId,
+    /// How it ended: completed, failed or cancelled.
+    pub status: Status,
+    /// What it gave; none unless it completed.
+    pub output: Option<OutputView>,
+    /// Why it failed or was cancelled.
+    pub error: Option<Fault>,
+    /// The tools that were called, in order and with repeats.
+    pub tools_called: Vec<String>,
+    /// Tokens.
+    pub usage: UsageView,
+    /// What it cost in dollars; none: not known.
+    pub cost_usd: Option<f64>,
+}
+
+impl From<RunView> for FinishedRun {
+    fn from(run: RunView) -> Self {
+        Self {
+            id: run.id,
+            status: run.status,
+            output: run.output,
+            error: run.error,
+            tools_called: run.tools_called,
+            usage: run.usage,
+            cost_usd: run.cost_usd,
+        }
+    }
+}
+
+impl FinishedRun {
+    /// The final text.
+    ///
+    /// # Errors
+    /// The run did not complete.
+    pub fn text(&self) -> Result<&str, Error> {
+        Ok(&self.completed()?.text)
+    }
+
+    /// The structured output as a type: what a handler returned, or what the agent's output
+    /// schema describes. An agent that only spoke gives its text.
+    ///
+    /// # Errors
+    /// The run did not complete, or its output is not of this type.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let output = self.completed()?;
+        let data = match &output.data {
+            Some(data) => data.value(),
+            None => output.text.as_str().into(),
+        };
+        serde_json::from_value(data).map_err(|why| Error::OutputType { run: self.id, why })
+    }
+
+    fn completed(&self) -> Result<&OutputView, Error> {
+        self.output.as_ref().ok_or_else(|| Error::NoOutput {
+            run: self.id,
+            status: self.status,
+            fault: self
+                .error
+                .clone()
+                .unwrap_or_else(|| Fault::new(self.status.as_str(), "it has no output", "")),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! A task as a program writes it.
+//!
+//! Never: fails while it is written. What is wrong is said when it is submitted.
+
+use longhaul_core::id::{BadId, InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::message::Message;
+use longhaul_core::raw::RawJson;
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// A unit of work for an agent or a handler.
+///
+/// ```
+/// use longhaul::Task;
+///
+/// let task = Task::new("helper").input("Oslo to Bergen").idempotency_key("order-7");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Task {
+    task: longhaul_engine::Task,
+    bad_name: Option<BadId>,
+}
+
+impl Task {
+    /// A task for the agent of this name, without an input.
+    pub fn new(agent: impl Into<String>) -> Self {
+        Self {
+            task: longhaul_engine::Task::new(agent, ""),
+            bad_name: None,
+        }
+    }
+
+    /// What the agent is to do: a text, or anything that serializes to JSON.
+    #[must_use]
+    pub fn input(mut self, input: impl Serialize) -> Self {
+        self.task.input = RawJson::of(&input);
+        self
+    }
+
+    /// The same key finds the same run, also after a crash: within 24 hours a task is done once,
+    /// however often it is submitted.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.task.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Asks this model instead of the agent's own.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.task.model = Some(name.into());
+        self
+    }
+
+    /// A conversation that comes before the input.
+    #[must_use]
+    pub fn history(mut self, messages: Vec<Message>) -> Self {
+        self.task.history = messages;
+        self
+    }
+
+    /// Adds a value for tools, which the model can neither see nor set. The agent lists its name.
+    #[must_use]
+    pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
+        let value = RawJson::of(&value);
+        self.task.context.insert(name.into(), value);
+        self
+    }
+
+    /// Only one run of a lane goes at a time; the others wait in their order.
+    #[must_use]
+    pub fn lane(mut self, lane: impl AsRef<str>) -> Self {
+        self.task.lane = self.named(LaneKey::new(lane.as_ref()));
+        self
+    }
+
+    /// The conversation that the run belongs to.
+    #[must_use]
+    pub fn thread(mut self, thread: impl AsRef<str>) -> Self {
+        self.task.thread = self.named(ThreadKey::new(thread.as_ref()));
+        self
+    }
+
+    /// Whom the conversation is about.
+    #[must_use]
+    pub fn resource(mut self, resource: impl AsRef<str>) -> Self {
+        self.task.resource = self.named(ResourceKey::new(resource.as_ref()));
+        self
+    }
+
+    /// The inbox in which it waits for a worker, instead of `default`.
+    #[must_use]
+    pub fn inbox(mut self, inbox: impl AsRef<str>) -> Self {
+        self.task.inbox = self.named(InboxName::new(inbox.as_ref()));
+        self
+    }
+
+    /// A higher priority goes first.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.task.priority = priority;
+        self
+    }
+
+    /// Who submits it, such as `shop:anna`.
+    #[must_use]
+    pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
+        self.task.submitter = Some(submitter.into());
+        self
+    }
+
+    /// Adds a label to find the run by.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.task.tags.push(tag.into());
+        self
+    }
+
+    /// The name, if it is one; else the fault is kept until the task is submitted.
+    fn named<T>(&mut self, name: Result<T, BadId>) -> Option<T> {
+        name.map_err(|bad| self.bad_name = Some(bad)).ok()
+    }
+
+    /// The task as the engine takes it.
+    pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
+        match self.bad_name {
+            Some(bad) => Err(bad.into()),
+            None => Ok(self.task),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A plain Rust function as an agent: what it gets, what it gives, and how it fails.
+
+use longhaul::{FinishedRun, HandlerError, Runtime, RuntimeBuilder, Status, Task};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Size {
+    width: u32,
+    height: u32,
+}
+
+async fn finished(builder: RuntimeBuilder, task: Task) -> FinishedRun {
+    let runtime = builder.store("sqlite::memory:").open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let done = runtime.submit(task).await.unwrap().wait().await.unwrap();
+    worker.stop().await.unwrap();
+    done
+}
+
+#[tokio::test]
+async fn a_type_goes_in_and_a_type_comes_out() {
+    let builder = Runtime::builder().handler("halve", |request, progress| async move {
+        assert_eq!(
+            (request.attempt, &request.key),
+            (1, &request.run.to_string())
+        );
+        let size: Size = request.input()?;
+        progress.report(Some(50), "halving");
+        Ok(Size {
+            width: size.width / 2,
+            height: size.height / 2,
+        })
+    });
+    let task = Task::new("halve").input(json!({ "width": 8, "height": 6 }));
+    let done = finished(builder, task).await;
+    let half = Size {
+        width: 4,
+        height: 3,
+    };
+    assert_eq!(done.data::<Size>().unwrap(), half);
+    assert_eq!(done.text().unwrap(), r#"{"width":4,"height":3}"#);
+    assert_eq!(done.tools_called, ["handler:halve", "finish"]);
+    assert_eq!(done.cost_usd, Some(0.0));
+    let wrong = done.data::<u8>().unwrap_err().to_string();
+    assert!(wrong.contains("is not what was expected"), "{wrong}");
+}
+
+#[tokio::test]
+async fn texts_numbers_and_nothing_are_outputs_too() {
+    let builder = || {
+        Runtime::builder()
+            .handler("text", |_, _| async move { Ok("7") })
+            .handler("number", |_, _| async move { Ok(7) })
+            .handler("nothing", |_, _| async move { Ok(()) })
+    };
+    let text = finished(builder(), Task::new("text")).await;
+    assert_eq!(text.data::<String>().unwrap(), "7");
+    let number = finished(builder(), Task::new("number")).await;
+    assert_eq!(
+        (number.text().unwrap(), number.data::<u8>().unwrap()),
+        ("7", 7)
+    );
+    let nothing = finished(builder(), Task::new("nothing")).await;
+    assert_eq!(nothing.status, Status::Completed);
+    nothing.data::<()>().unwrap();
+}
+
+#[tokio::test]
+async fn a_long_result_comes_back_whole() {
+    let long = || "word ".repeat(20_000);
+    let builder = Runtime::builder().handler("long", move |_, _| async move { Ok(long()) });
+    let done = finished(builder, Task::new("long")).await;
+    assert!(
+        done.text().unwrap() == long(),
+        "{} bytes",
+        done.text().unwrap().len()
+    );
+}
+
+#[tokio::test]
+async fn an_error_is_what_the_run_fails_with() {
+    let builder = || {
+        Runtime::builder()
+            .handler("file", |request, _| async move {
+                Ok(std::fs::read_to_string(request.input::<String>()?)?)
+            })
+            .handler("panics", |_, _| async move {
+                assert!(std::hint::black_box(false), "the paper is out");
+                Ok(())
+            })
+            .handler("words", |_, _| async move {
+                Err::<(), _>(HandlerError::new("the printer is on fire"))
+            })
+    };
+    let words = |done: FinishedRun| {
+        assert_eq!(done.status, Status::Failed);
+        done.text().unwrap_err().to_string()
+    };
+    let said = words(finished(builder(), Task::new("words")).await);
+    assert!(said.ends_with("the printer is on fire"), "{said}");
+    let said = words(finished(builder(), Task::new("file").input("/no/such/file")).await);
+    assert!(said.contains("No such file"), "{said}");
+    let said = words(finished(builder(), Task::new("file").input(7)).await);
+    assert!(
+        said.contains("the input is not what was expected"),
+        "{said}"
+    );
+    let said = words(finished(builder(), Task::new("panics")).await);
+    assert!(said.contains("the paper is out"), "{said}");
+}
+
+#[tokio::test]
+async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
+    let begun = std::sync::Arc::new(tokio::sync::Notify::new());
+    let begins = std::sync::Arc::clone(&begun);
+    let builder = Runtime::builder().handler("waits", move |_, _| {
+        let begins = std::sync::Arc::clone(&begins);
+        async move {
+            begins.notify_one();
+            std::future::pending::<Result<(), HandlerError>>().await
+        }
+    });
+    let runtime = builder.store("sqlite::memory:").open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(Task::new("waits")).await.unwrap();
+    begun.notified().await;
+    run.steer("Hurry.").await.unwrap();
+    run.cancel("enough").await.unwrap();
+    let done = run.wait().await.unwrap();
+    assert_eq!(done.status, Status::Cancelled);
+    worker.stop().await.unwrap();
+}

@@ -1,0 +1,140 @@
+//! The first program of `docs/library.md`, built in a folder outside of this workspace with
+//! nothing of ours but `longhaul`, killed in its middle, and run again.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use longhaul::{HandlerError, Runtime, Task};
+
+const MANIFEST: &str = r#"
+[package]
+name = "longhaul-first-program"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+longhaul = { path = "LONGHAUL" }
+tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
+
+[workspace]
+"#;
+
+/// The folder of the library's manifest, and that of the workspace.
+fn folders() -> (&'static Path, &'static Path) {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR"));
+    (library, library.ancestors().nth(2).expect("a workspace"))
+}
+
+/// The first Rust of the document.
+fn first_program() -> String {
+    let (_, workspace) = folders();
+    let document = fs::read_to_string(workspace.join("docs/library.md")).unwrap();
+    let (_, from) = document.split_once("```rust\n").expect("a program");
+    let (program, _) = from.split_once("```").expect("its end");
+    program.to_owned()
+}
+
+/// Builds the program. What others wrote is built already, in the target directory of these
+/// tests: the same versions, and the same profile.
+fn build(folder: &Path) -> PathBuf {
+    let (library, workspace) = folders();
+    let whole = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+    let (_, profile) = whole.split_once("[profile.dev]").expect("a profile");
+    let manifest = MANIFEST.replace("LONGHAUL", library.to_str().unwrap());
+    fs::write(
+        folder.join("Cargo.toml"),
+        format!("{manifest}\n[profile.dev]{profile}"),
+    )
+    .unwrap();
+    fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    fs::create_dir(folder.join("src")).unwrap();
+    fs::write(folder.join("src/main.rs"), first_program()).unwrap();
+    let this = std::env::current_exe().unwrap();
+    let target = this.ancestors().nth(3).expect("a target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    // Build scripts run again when these change, and everything after them is built again.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
+    let built = cargo
+        .args(["build", "--offline", "--quiet"])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    target.join("debug/longhaul-first-program")
+}
+
+fn start(program: &Path, folder: &Path) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = Command::new(program)
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines.map(Result::unwrap))
+}
+
+#[test]
+fn the_first_program_has_ten_lines() {
+    let program = first_program();
+    let body = program.lines().skip_while(|line| !line.contains("fn main"));
+    let body = body.skip(1).take_while(|line| *line != "}");
+    assert_eq!(body.count(), 10, "{program}");
+}
+
+#[tokio::test]
+async fn the_first_program_goes_on_where_it_was_killed_and_does_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let program = build(folder);
+    let file = |name: &str| folder.join(name);
+    fs::write(file("one.txt"), "to be or").unwrap();
+    fs::write(file("three.txt"), "the rest is silence").unwrap();
+    let pipe = Command::new("mkfifo").arg(file("two.txt")).status();
+    assert!(pipe.unwrap().success());
+
+    let (mut child, mut lines) = start(&program, folder);
+    assert_eq!(lines.next().as_deref(), Some("one.txt: 3 words"));
+    // A pipe opens when the other side does: the handler is in the middle of its work now.
+    let held = File::options().write(true).open(file("two.txt")).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(held);
+
+    // Whoever counted the first file again would not find it.
+    fs::remove_file(file("one.txt")).unwrap();
+    fs::remove_file(file("two.txt")).unwrap();
+    fs::write(file("two.txt"), "not to be").unwrap();
+    let (mut child, lines) = start(&program, folder);
+    let said: Vec<String> = lines.collect();
+    assert!(child.wait().unwrap().success());
+    let words = ["one.txt: 3 words", "two.txt: 3 words", "three.txt: 4 words"];
+    assert_eq!(said, words);
+
+    // The journals say the same: only the call that was killed began twice.
+    let store = format!("sqlite:{}", file("agents.db").display());
+    let never = |_, _| async move { Err::<(), _>(HandlerError::new("it was called again")) };
+    let builder = Runtime::builder().store(store).handler("count", never);
+    let runtime = builder.open().await.unwrap();
+    for (path, starts) in [("one.txt", 1), ("two.txt", 2), ("three.txt", 1)] {
+        let task = Task::new("count").input(path).idempotency_key(path);
+        let run = runtime.submit(task).await.unwrap();
+        let mut events = run.events();
+        let mut kinds = Vec::new();
+        while let Some(entry) = events.next().await {
+            kinds.push(entry.unwrap().event.kind());
+        }
+        let count = |wanted: &str| kinds.iter().filter(|kind| **kind == wanted).count();
+        assert_eq!(count("tool.started"), starts, "{path}: {kinds:?}");
+        assert_eq!(count("tool.completed"), 1, "{path}: {kinds:?}");
+        assert_eq!(count("run.completed"), 1, "{path}: {kinds:?}");
+    }
+}

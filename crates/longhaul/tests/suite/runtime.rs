@@ -1,0 +1,366 @@
+//! The runtime as a program uses it: nothing is named here but `longhaul`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use longhaul::context::{ContextError, ContextProvider, Glance, Perception};
+use longhaul::models::{
+    Answered, Ask, Block, Ear, Failure, Hold, Model, Quote, Reply, StopReason, Tariff, Usage, Words,
+};
+use longhaul::schemars::{self, JsonSchema};
+use longhaul::tools::{
+    self, EffectClass, Tool, ToolCard, ToolContext, ToolFailure, ToolName, ToolOutput, TypedTool,
+};
+use longhaul::{
+    Agent, Answer, AnswerOutcome, CancellationToken, Error, RawJson, Runtime, RuntimeBuilder,
+    Status, Task, async_trait, models,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Order {
+    /// What is ordered
+    part: String,
+}
+
+/// Orders parts, and remembers what was ordered.
+#[derive(Debug, Default, Clone)]
+struct Shop(Arc<Mutex<Vec<String>>>);
+
+impl Shop {
+    fn orders(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl TypedTool for Shop {
+    type Input = Order;
+    const NAME: &'static str = "order";
+    const DESCRIPTION: &'static str = "Orders a part.";
+
+    async fn call(&self, order: Order, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        self.0.lock().unwrap().push(order.part.clone());
+        Ok(ToolOutput::text(format!("ordered {}", order.part)))
+    }
+}
+
+fn in_memory() -> RuntimeBuilder {
+    Runtime::builder().store("sqlite::memory:")
+}
+
+const BUYS: &str = "
+replies:
+  - tools: [{ name: order, input: { part: wheel } }]
+  - text: 'Done: {{ last_result }}.'
+";
+
+fn buyer(shop: &Shop) -> Agent {
+    Agent::new("buyer")
+        .model("script")
+        .prompt("You buy parts.")
+        .tool(tools::typed(shop.clone()))
+}
+
+#[tokio::test]
+async fn an_agent_in_code_does_its_work_once_for_one_key() {
+    let shop = Shop::default();
+    let script = models::scripted("buys", BUYS).unwrap();
+    let builder = in_memory().model("script", script).agent(buyer(&shop));
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let task = || {
+        Task::new("buyer")
+            .input("A wheel")
+            .idempotency_key("order-7")
+    };
+    let run = runtime.submit(task()).await.unwrap();
+    let done = run.wait().await.unwrap();
+    assert_eq!(done.status, Status::Completed);
+    assert_eq!(done.text().unwrap(), "Done: ordered wheel.");
+    assert_eq!(done.data::<String>().unwrap(), "Done: ordered wheel.");
+    assert_eq!(done.tools_called, ["order"]);
+    assert!(format!("{done:?}").contains("Done: ordered wheel."));
+    assert!(done.usage.output_tokens > 0);
+    let again = runtime.submit(task()).await.unwrap();
+    assert_eq!(again.id(), run.id());
+    assert_eq!(shop.orders(), ["wheel"]);
+    let other = runtime
+        .submit(task().input("Two wheels"))
+        .await
+        .unwrap_err();
+    assert!(matches!(other, Error::IdempotencyKeyReused), "{other}");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gate_is_listed_and_answered_and_events_tell_it_in_order() {
+    let shop = Shop::default();
+    let agent = buyer(&shop).approve("order", "Order it?");
+    let script = models::scripted("buys", BUYS).unwrap();
+    let builder = in_memory().model("script", script).agent(agent);
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(Task::new("buyer")).await.unwrap();
+    let mut events = run.events();
+    let mut kinds = Vec::new();
+    while let Some(entry) = events.next().await {
+        let kind = entry.unwrap().event.kind();
+        kinds.push(kind);
+        if kind != "run.waiting" {
+            continue;
+        }
+        assert_eq!(shop.orders(), Vec::<String>::new());
+        let gates = runtime.gates().open().await.unwrap();
+        let [gate] = &gates[..] else {
+            panic!("{gates:?}")
+        };
+        assert_eq!((gate.run, gate.ask.as_str()), (run.id(), "Order it?"));
+        let stale = Answer::approve(longhaul::Hash::of(b"another"));
+        assert!(matches!(
+            runtime.answer(gate.id, stale).await,
+            Err(Error::Engine(_))
+        ));
+        let yes = Answer::approve(gate.digest).by("shop:anna");
+        let outcome = runtime.answer(gate.id, yes).await.unwrap();
+        assert!(matches!(outcome, AnswerOutcome::Closed(_)));
+        let closed = runtime.gates().get(gate.id).await.unwrap();
+        assert_eq!(closed.answers[0].by, "shop:anna");
+    }
+    let place = |wanted: &str| kinds.iter().position(|kind| *kind == wanted).expect(wanted);
+    assert_eq!(place("run.created"), 0);
+    assert!(place("gate.raised") < place("gate.answered"));
+    assert!(place("gate.answered") < place("tool.started"));
+    assert_eq!(kinds.last(), Some(&"run.completed"));
+    assert_eq!(shop.orders(), ["wheel"]);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_person_who_rejects_is_heard_by_the_model() {
+    let shop = Shop::default();
+    let agent = buyer(&shop).approve("order", "Order it?");
+    let script = models::scripted("buys", BUYS).unwrap();
+    let builder = in_memory().model("script", script).agent(agent);
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(Task::new("buyer")).await.unwrap();
+    let mut events = run.events();
+    while let Some(entry) = events.next().await {
+        if entry.unwrap().event.kind() == "run.waiting" {
+            let gate = &runtime.gates().open().await.unwrap()[0];
+            let no = Answer::reject().note("Too dear.");
+            runtime.answer(gate.id, no).await.unwrap();
+        }
+    }
+    let done = run.wait().await.unwrap();
+    assert!(done.text().unwrap().contains("Too dear."), "{done:?}");
+    assert_eq!(shop.orders(), Vec::<String>::new());
+    worker.stop().await.unwrap();
+}
+
+/// Says how many tools it was told of.
+#[derive(Debug)]
+struct Counter;
+
+#[async_trait]
+impl Model for Counter {
+    fn quote(&self, _: &Ask) -> Quote {
+        Quote {
+            hold: Hold::default(),
+            tariff: Tariff::default(),
+        }
+    }
+
+    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+        let text = format!("turn {} of {}", ask.turn, ask.model);
+        ear.words(&text);
+        let words = Words {
+            text: text.into(),
+            extra: None,
+        };
+        Ok(Answered {
+            reply: Arc::new(Reply {
+                dialect: "counter".to_owned(),
+                blocks: vec![Block::Text(words)],
+            }),
+            stop: StopReason::EndTurn,
+            usage: Usage::default(),
+            cost: None,
+            model: "counter".to_owned(),
+        })
+    }
+}
+
+/// Knows the time of day.
+#[derive(Debug)]
+struct Sky;
+
+#[async_trait]
+impl ContextProvider for Sky {
+    async fn look(&self, _: &Glance) -> Result<Perception, ContextError> {
+        Ok(Perception {
+            world: RawJson::of(&"night"),
+            context: BTreeMap::new(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_model_and_a_context_provider_of_ones_own_are_asked() {
+    let agent = Agent::new("watch")
+        .model("counter")
+        .prompt("It is {{ perception }}.")
+        .context_provider("sky");
+    let builder = in_memory().model("counter", Counter).agent(agent);
+    let runtime = builder.context_provider("sky", Sky).open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(Task::new("watch")).await.unwrap();
+    let done = run.wait().await.unwrap();
+    assert_eq!(done.text().unwrap(), "turn 1 of counter");
+    let perceived = run.events().next_of("run.perceived").await;
+    assert!(perceived.contains("It is night."), "{perceived}");
+    worker.stop().await.unwrap();
+}
+
+trait NextOf {
+    async fn next_of(self, kind: &str) -> String;
+}
+
+impl NextOf for longhaul::RunEvents {
+    /// The first entry of this kind, as people debug it.
+    async fn next_of(mut self, kind: &str) -> String {
+        while let Some(entry) = self.next().await {
+            let entry = entry.unwrap();
+            if entry.event.kind() == kind {
+                return format!("{entry:?}");
+            }
+        }
+        panic!("there is no {kind}");
+    }
+}
+
+/// A tool whose schema is written by hand.
+#[derive(Debug)]
+struct Echo(ToolCard);
+
+#[async_trait]
+impl Tool for Echo {
+    fn card(&self) -> &ToolCard {
+        &self.0
+    }
+
+    fn class(&self, _: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        Ok(ToolOutput::text(format!("{input} try {}", ctx.attempt)))
+    }
+}
+
+#[tokio::test]
+async fn a_tool_behind_the_port_is_shared_by_two_agents() {
+    let echo = Arc::new(Echo(ToolCard {
+        name: ToolName::new("echo").unwrap(),
+        description: "Says it again.".to_owned(),
+        schema: json!({ "type": "object" }),
+        verifies: false,
+        in_doubt: None,
+        timeout: None,
+    }));
+    let replies = "replies: [{ tools: [{ name: echo, input: { a: 1 } }] }, \
+                   { text: '{{ last_result }}' }]";
+    let script = models::scripted("echo", replies).unwrap();
+    let agent = |name| Agent::new(name).model("script").tool(echo.clone());
+    let builder = in_memory().model("script", script);
+    let builder = builder.agent(agent("one")).agent(agent("two"));
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    for name in ["one", "two"] {
+        let run = runtime.submit(Task::new(name)).await.unwrap();
+        let done = run.wait().await.unwrap();
+        assert_eq!(done.text().unwrap(), r#"{"a":1} try 1"#);
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
+    let shop = Shop::default();
+    let script = models::scripted("buys", BUYS).unwrap();
+    let builder = in_memory().model("script", script).agent(buyer(&shop));
+    let runtime = builder.open().await.unwrap();
+    let run = runtime.submit(Task::new("buyer")).await.unwrap();
+    run.pause().await.unwrap();
+    assert_eq!(run.view().await.unwrap().status, Status::Paused);
+    run.steer("Hurry.").await.unwrap();
+    run.resume().await.unwrap();
+    run.cancel("nobody wants it").await.unwrap();
+    let done = run.wait().await.unwrap();
+    assert_eq!(done.status, Status::Cancelled);
+    let none = done.text().unwrap_err().to_string();
+    assert!(none.contains("nobody wants it"), "{none}");
+    assert!(run.cancel("again").await.is_err());
+    assert_eq!(runtime.run(run.id()).id(), run.id());
+}
+
+#[tokio::test]
+async fn hooks_hear_of_every_run_and_a_token_drains_the_worker() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let tell = |word: &'static str| {
+        let heard = Arc::clone(&heard);
+        move || heard.lock().unwrap().push(word)
+    };
+    let (start, complete, error) = (tell("start"), tell("complete"), tell("error"));
+    let builder = in_memory().handler("good", |_, _| async move { Ok("fine") });
+    let builder = builder.handler("bad", |_, _| async move {
+        Err::<(), _>(longhaul::HandlerError::new("no paper"))
+    });
+    let runtime = builder.open().await.unwrap();
+    let stop = CancellationToken::new();
+    let empty = stop.clone();
+    runtime.submit(Task::new("good")).await.unwrap();
+    runtime.submit(Task::new("bad").priority(-1)).await.unwrap();
+    let worker = runtime
+        .worker()
+        .max_concurrent(1)
+        .on_task_start(move |_| start())
+        .on_task_complete(move |_| complete())
+        .on_task_error(move |_| error())
+        .on_empty(move || empty.cancel());
+    worker.run(stop).await.unwrap();
+    let heard = heard.lock().unwrap().clone();
+    assert_eq!(heard, ["start", "complete", "start", "error"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_when_the_runtime_is_opened_or_a_task_is_submitted() {
+    let said = async |builder: RuntimeBuilder| builder.open().await.unwrap_err().to_string();
+    let none = said(Runtime::builder()).await;
+    assert!(none.contains(".store("), "{none}");
+    let twice = in_memory().agent(Agent::new("a")).agent(Agent::new("a"));
+    assert!(said(twice).await.contains("two agents named `a`"));
+    let both = in_memory().agent(Agent::new("a"));
+    let both = both.handler("a", |_, _| async move { Ok(()) });
+    assert!(said(both).await.contains("two agents named `a`"));
+    let bad = said(in_memory().agent(Agent::new("two\nlines"))).await;
+    assert!(bad.contains("agent name"), "{bad}");
+    let elsewhere = said(Runtime::builder().store("mysql://there")).await;
+    assert!(elsewhere.contains("mysql"), "{elsewhere}");
+    let nowhere = said(Runtime::builder().project("/no/such/folder")).await;
+    assert!(nowhere.contains("/no/such/folder"), "{nowhere}");
+    let runtime = in_memory()
+        .agent(Agent::new("helper"))
+        .open()
+        .await
+        .unwrap();
+    let unknown = runtime.submit(Task::new("helpr")).await.unwrap_err();
+    assert!(
+        unknown.to_string().contains("did you mean `helper`?"),
+        "{unknown}"
+    );
+    let lane = runtime.submit(Task::new("helper").lane("")).await;
+    assert!(matches!(lane, Err(Error::Name(_))));
+}
