@@ -260,7 +260,10 @@ impl HandlerModel {
             for entry in page.entries {
                 match entry.event {
                     Event::RunCreated(created) => found.input = Some(created.task.input),
-                    Event::ToolCompleted(ended) => found.result = Some(ended.output),
+                    // The first one: `finish` is a call too.
+                    Event::ToolCompleted(ended) => {
+                        found.result.get_or_insert(ended.output);
+                    }
                     Event::ToolInterrupted(_) => found.interrupted = true,
                     Event::ToolStarted(_) => found.interrupted = false,
                     _ => {}

@@ -18,6 +18,14 @@ use longhaul::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+#[path = "../../examples/embedded.rs"]
+mod embedded;
+
+#[test]
+fn the_example_runs() {
+    embedded::main().unwrap();
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Order {
     /// What is ordered
