@@ -120,6 +120,7 @@ impl From<AssembleError> for Error {
         match error {
             AssembleError::Store(error) => Self::Store(error),
             AssembleError::Tool(error) => Self::Tool(error),
+            AssembleError::BuiltIn(error) => Self::ToolInput(error),
             AssembleError::Name(error) => Self::Name(error),
             AssembleError::Setting(why) | AssembleError::NotYet(why) => Self::Settings(why),
         }

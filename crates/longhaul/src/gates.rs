@@ -2,12 +2,13 @@
 //!
 //! Never: judges an answer. The engine does, and the first valid one wins.
 
+use longhaul_api::gate::GateView;
 use longhaul_core::id::GateId;
 use longhaul_core::policy::gate::{Answer as GateAnswer, Decision, GateStatus, Scope};
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Longhaul;
-use longhaul_engine::gate_view::GateView;
+use longhaul_engine::view::gate_view;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -34,7 +35,7 @@ impl Gates<'_> {
             ..GatesAsk::default()
         };
         let rows = self.0.gates(ask).await?;
-        Ok(rows.iter().map(GateView::from).collect())
+        Ok(rows.iter().map(gate_view).collect())
     }
 
     /// One gate, open or not.
@@ -42,7 +43,7 @@ impl Gates<'_> {
     /// # Errors
     /// There is no such gate, or the store failed.
     pub async fn get(&self, gate: GateId) -> Result<GateView, Error> {
-        Ok(GateView::from(&self.0.gate(gate).await?))
+        Ok(gate_view(&self.0.gate(gate).await?))
     }
 }
 

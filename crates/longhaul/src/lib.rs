@@ -39,6 +39,8 @@ pub use task::Task;
 pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
+pub use longhaul_api::gate::GateView;
+pub use longhaul_api::run::{OutputView, RunView, UsageView};
 pub use longhaul_core::id::{AgentName, GateId, RunId};
 pub use longhaul_core::policy::gate::GateKind;
 pub use longhaul_core::port::store::RunRow;
@@ -46,8 +48,6 @@ pub use longhaul_core::raw::{Hash, RawJson};
 pub use longhaul_core::status::{Fault, Status};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::agent::Agent as AgentDefinition;
-pub use longhaul_engine::gate_view::GateView;
-pub use longhaul_engine::view::{OutputView, RunView, UsageView};
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};
 

@@ -8,13 +8,13 @@ use std::task::{Context, Poll};
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use longhaul_api::run::{OutputView, RunView, UsageView};
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::status::{Fault, Status};
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Watching;
-use longhaul_engine::view::{OutputView, RunView, UsageView};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;

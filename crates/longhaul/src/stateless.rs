@@ -28,7 +28,7 @@ use longhaul_engine::{Error, Longhaul, Task};
 use longhaul_store::{Options, Role};
 use serde::Serialize;
 
-pub use longhaul_engine::history::history;
+pub use longhaul_api::history::history;
 
 use crate::assemble::FORGOTTEN;
 
