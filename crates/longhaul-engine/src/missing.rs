@@ -34,10 +34,12 @@ fn instead(values: &Value, expression: &str) -> Option<String> {
     let steps = expression.split(['.', '[', ']', '\'']);
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
     let (missed, path) = steps.split_last()?;
-    let at = path.iter().try_fold(values, |at, step| match at {
-        Value::Array(list) => list.get(step.parse::<usize>().ok()?),
-        other => other.get(step),
-    })?;
+    let at = path
+        .iter()
+        .try_fold(values, |at, step| match at.as_array() {
+            Some(list) => list.get(step.parse::<usize>().ok()?),
+            None => at.get(step),
+        })?;
     Some(there(at, &path.join("."), missed))
 }
 

@@ -160,11 +160,11 @@ async fn a_template_that_can_not_be_filled_is_a_failure_that_names_script_and_re
         ),
         (
             "{ text: '{{ input.nme }}' }",
-            "undefined value in `{{ input.nme }}`",
+            "undefined value: `input.nme` is undefined in `{{ input.nme }}`",
         ),
         (
             "{ tools: [{ name: t, input: '{{ input.a.b }}' }] }",
-            "input of t: undefined value in `{{ input.a.b }}`",
+            "input of t: undefined value: `input.a` is undefined in `{{ input.a.b }}`",
         ),
         (
             "{ text: '{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}' }",
