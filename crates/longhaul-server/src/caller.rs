@@ -9,6 +9,7 @@ use longhaul_core::access::Role;
 use longhaul_engine::handle::Known;
 
 use crate::app::App;
+use crate::guard::key::Shown;
 use crate::problem::Problem;
 
 macro_rules! caller {
@@ -51,6 +52,15 @@ caller!(
     /// Somebody who may make keys.
     Admin
 );
+
+impl FromRequestParts<App> for Shown {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let shown = parts.extensions.get::<Self>().cloned();
+        shown.ok_or_else(|| Problem::forbidden("nobody is known here"))
+    }
+}
 
 fn known(parts: &Parts, least: Role) -> Result<Known, Problem> {
     // The guard lets nobody in unknown; without it nobody is.

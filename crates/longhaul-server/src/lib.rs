@@ -6,7 +6,6 @@
 mod api;
 mod app;
 mod ask;
-mod asked;
 mod body;
 mod caller;
 mod connection;

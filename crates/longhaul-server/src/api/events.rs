@@ -3,6 +3,7 @@
 //! Never: two coordinates. A page's `after` and a stream's ids are the same number.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::schema;
@@ -11,9 +12,9 @@ use longhaul_core::id::Seq;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::asked::Asked;
 use crate::caller::Viewer;
-use crate::params::RunPath;
+use crate::guard::key::Shown;
+use crate::params::{Query, RunPath};
 use crate::problem::Problem;
 use crate::reply::{cut, ok};
 use crate::spelled::RunWord;
@@ -42,13 +43,8 @@ pub(crate) async fn read(
     State(app): State<App>,
     caller: Viewer,
     RunPath(run): RunPath,
-    asked: Asked,
+    (query, headers, shown): (Query, HeaderMap, Shown),
 ) -> Result<Response, Problem> {
-    let Asked {
-        query,
-        headers,
-        shown,
-    } = asked;
     let query = query.only(&["after", "limit"])?;
     let after = query.read_as::<u64>("after")?.unwrap_or_default();
     let heard = last_heard(&headers)?;

@@ -3,12 +3,14 @@
 //! Never: what happened before somebody came, unless they say from where on.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_core::port::shelves::Place;
 
 use crate::app::App;
-use crate::asked::Asked;
 use crate::caller::Viewer;
+use crate::guard::key::Shown;
+use crate::params::Query;
 use crate::problem::Problem;
 use crate::stream::all::{AllStream, Filter};
 use crate::stream::sse::{Reader, answer, last_heard};
@@ -26,13 +28,8 @@ use crate::stream::sse::{Reader, answer, last_heard};
 pub(crate) async fn follow(
     State(app): State<App>,
     caller: Viewer,
-    asked: Asked,
+    (query, headers, shown): (Query, HeaderMap, Shown),
 ) -> Result<Response, Problem> {
-    let Asked {
-        query,
-        headers,
-        shown,
-    } = asked;
     let query = query.only(&["filter", "after"])?;
     let filter = Filter::read(query.one("filter")?.unwrap_or_default())?;
     let after = match last_heard(&headers)? {

@@ -3,12 +3,12 @@
 //! Never: more than the caller's own key opens.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::key::TicketView;
 
 use crate::app::App;
 use crate::ask::base;
-use crate::asked::Asked;
 use crate::caller::Viewer;
 use crate::guard::key::Shown;
 use crate::problem::Problem;
@@ -22,10 +22,10 @@ use crate::reply::made_secret;
 pub(crate) async fn make(
     State(app): State<App>,
     Viewer(caller): Viewer,
-    asked: Asked,
+    (shown, headers): (Shown, HeaderMap),
 ) -> Result<Response, Problem> {
     // A session is its key's; who only stands near has none to give.
-    if matches!(asked.shown, Shown::Loopback) {
+    if matches!(shown, Shown::Loopback) {
         return Err(Problem::forbidden(
             "a session needs a key, and none was shown",
         ));
@@ -34,6 +34,6 @@ pub(crate) async fn make(
         .longhaul()
         .give_ticket(caller.holder, app.own_key())
         .await?;
-    let url = format!("{}/?t={}", base(&asked.headers), ticket.reveal());
+    let url = format!("{}/?t={}", base(&headers), ticket.reveal());
     made_secret("/", &TicketView { url })
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
+use longhaul::stateless::OneModel;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{AgentName, InboxName, RunId, ToolName};
 use longhaul_core::policy::budget::{Budget, Raise};
@@ -21,7 +22,7 @@ use longhaul_engine::agent::wish::Guards;
 use longhaul_engine::agent::{Agent, BudgetPatch, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::ports::{Found, Models, NoModel, Ports};
+use longhaul_engine::ports::Ports;
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::Toolbox;
@@ -58,7 +59,8 @@ pub(crate) fn longhaul_with(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tools = Toolbox::new([Arc::new(echo) as Arc<dyn Tool>])?;
     let tools = tools.with(Arc::new(ReadOutput::new(store.clone(), store.clone())?))?;
-    let ports = Ports::plain(store.clone(), clock, Arc::new(OneModel(model)), tools);
+    let model = OneModel::new("scripted/bench", model);
+    let ports = Ports::plain(store.clone(), clock, Arc::new(model), tools);
     let mut roster = Roster::default();
     roster.register(Agent {
         tools: vec!["echo".to_owned()],
@@ -134,19 +136,6 @@ impl Hooks for Enough {
 
     async fn on_error(&self, _run: &RunRow) {
         self.one_less();
-    }
-}
-
-/// The one model of the bench.
-#[derive(Debug)]
-struct OneModel(Arc<dyn Model>);
-
-impl Models for OneModel {
-    fn find(&self, _name: Option<&str>) -> Result<Found, NoModel> {
-        Ok(Found {
-            name: "scripted/bench".to_owned(),
-            model: Arc::clone(&self.0),
-        })
     }
 }
 
