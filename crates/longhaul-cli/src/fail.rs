@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use longhaul::assemble::AssembleError;
-use longhaul::local_key::LocalKeyError;
+use longhaul::private_file::PrivateFileError;
 use longhaul_api::gate::GateView;
 use longhaul_api::problem::Problem;
 use longhaul_core::id::RunId;
@@ -177,9 +177,9 @@ pub(crate) fn about_agent(name: &str) -> impl Fn(No) -> anyhow::Error {
 }
 
 /// Why the machine's own key is none.
-pub(crate) fn local_key(error: &LocalKeyError, at: &Path) -> Failure {
+pub(crate) fn local_key(error: &PrivateFileError, at: &Path) -> Failure {
     let command = format!("rm {}", at.display());
-    Failure::usage(with_causes(error)).hint("make a new one with the next server", command)
+    Failure::usage(error.to_string()).hint("make a new one with the next server", command)
 }
 
 fn no(error: &No) -> Failure {

@@ -17,8 +17,8 @@ use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::config::value::{Origin, Setting, Value};
 use longhaul::marker::{Marker, Standing};
+use longhaul::trust::decisions::Decisions;
 use longhaul::trust::sends;
-use longhaul::trust::warden::Warden;
 use longhaul::{local_key, marker};
 use longhaul_core::port::keyring::Holder;
 use longhaul_core::port::store::StoreError;
@@ -324,20 +324,15 @@ fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::R
 
 /// Fails if the project's own file opens the server wider than usual and nobody trusts that.
 fn refuse_untrusted(config: &Config) -> anyhow::Result<()> {
-    let Some(thing) = sends::server(config) else {
+    let Some(item) = sends::server(config) else {
         return Ok(());
     };
-    let verdict = Warden::of(config).may(&thing);
-    if verdict.allows() {
-        return Ok(());
-    }
-    let shown = thing.shown.join("; ");
-    Err(
-        Failure::usage(format!("{} It {shown}.", verdict.sentence(&thing)))
+    Decisions::new(config).check(&item).map_err(|why| {
+        Failure::usage(format!("{why} It {}.", item.shown.join("; ")))
             .exit(Exit::NotAllowed)
             .hint("look at it and decide", "longhaul trust")
-            .into(),
-    )
+            .into()
+    })
 }
 
 fn listen(config: &Config, manner: Manner) -> anyhow::Result<(TcpListener, SocketAddr)> {

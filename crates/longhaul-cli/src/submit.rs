@@ -14,8 +14,8 @@ use longhaul::assemble::{agents, models, toolbox};
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::trust::decisions::Decisions;
 use longhaul::trust::sends;
-use longhaul::trust::warden::Warden;
 use longhaul_api::problem::Problem;
 use longhaul_core::time::Clock;
 use longhaul_engine::Task;
@@ -123,8 +123,8 @@ pub(crate) fn only_with_env_file(model: &str) -> String {
 fn waits(config: &Config, menu: &Menu, named: Option<&str>) -> Option<String> {
     let name = menu.choose(named, |_| None).ok()?.name;
     let (provider, _) = name.split_once('/')?;
-    let thing = sends::provider(config, provider)?;
-    let is_shut = !Warden::of(config).may(&thing).allows();
+    let item = sends::provider(config, provider)?;
+    let is_shut = Decisions::new(config).check(&item).is_err();
     is_shut.then_some(name)
 }
 

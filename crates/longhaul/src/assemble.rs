@@ -62,7 +62,7 @@ use crate::config::settings::{Config, StoreUrl};
 use crate::config::surroundings::Surroundings;
 use crate::mcp::file::McpFile;
 use crate::skills;
-use crate::trust::found::{SENDER, SHELL};
+use crate::trust::items::{SENDER, SHELL};
 
 /// Why the program can't be put together.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@ pub mod local_key;
 pub mod marker;
 pub mod mcp;
 pub mod models;
+pub mod private_file;
 pub mod process;
 mod run;
 mod runtime;

@@ -2,12 +2,12 @@
 //!
 //! Never: proof that the server lives. The store's lock is, and an answer.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::private_file::{self, Guard, PrivateFileError};
 
 /// The file's name, beside the store.
 const NAME: &str = "server.json";
@@ -33,13 +33,8 @@ pub fn path(store: &Path) -> PathBuf {
 
 /// The marker of this store, if there is one for it.
 pub fn read(store: &Path) -> Option<Marker> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path(store))
-        .ok()?;
-    let mut text = String::new();
-    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    let text = private_file::read(&path(store), BYTES_MAX, Guard::Hint);
+    let text = text.ok()??;
     let marker: Marker = serde_json::from_str(&text).ok()?;
     let same = |other: &Path| fs::canonicalize(other).ok();
     (same(&marker.store)? == same(store)?).then_some(marker)
@@ -54,22 +49,11 @@ pub struct Standing {
 
 impl Standing {
     /// Leaves a marker. Whoever holds the store's lock may.
-    pub fn leave(marker: Marker) -> io::Result<Self> {
+    pub fn leave(marker: Marker) -> Result<Self, PrivateFileError> {
         let at = path(&marker.store);
-        let beside = at.with_extension(format!("json.{}", marker.pid));
-        _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
         let text = serde_json::to_string(&marker).unwrap_or_default();
-        let wrote = writeln!(file, "{text}");
-        let moved = wrote.and_then(|()| fs::rename(&beside, &at));
-        if moved.is_err() {
-            _ = fs::remove_file(&beside);
-        }
-        moved.map(|()| Self { at, marker })
+        private_file::write(&at, &text)?;
+        Ok(Self { at, marker })
     }
 }
 

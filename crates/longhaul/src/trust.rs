@@ -1,18 +1,14 @@
-//! What a project would do on its own is a stranger's doing until a person has
-//! looked at it: the servers of `.mcp.json`, programs that look at the world for
-//! an agent, the program that messages are handed to, and where its file would
-//! have keys sent.
+//! What a project would run, send or open on its own waits until a person has looked at it.
 //!
-//! Never: decided by the project. The decisions lie outside of it, each bound to
-//! the hash of what was shown.
+//! Invariant: decisions lie outside the project. Each one covers a digest of the settings that
+//! were shown, and one of every file of the project that they run.
 
-pub mod book;
-mod filed;
-pub mod found;
-mod named;
+pub mod decisions;
+mod files;
+pub mod item;
+pub mod items;
 pub mod sends;
-pub mod thing;
-pub mod warden;
+mod servers;
 
 /// Trusts everything, for machines that nobody sits at.
 pub const VARIABLE: &str = "LONGHAUL_TRUST";

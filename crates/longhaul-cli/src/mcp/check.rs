@@ -12,8 +12,8 @@ use longhaul::assemble::line::{Line, Report, Unheard};
 use longhaul::assemble::{clients, slow, supplies};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
-use longhaul::trust::thing::Thing;
-use longhaul::trust::warden::Warden;
+use longhaul::trust::decisions::Decisions;
+use longhaul::trust::item::Item;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
@@ -112,22 +112,20 @@ impl Check {
 
 /// Asks the person at the terminal, if there is one; nobody else can be asked.
 pub(crate) fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
-    let Some(thing) = Thing::mcp(file) else {
+    let Some(item) = Item::mcp(file) else {
         return Ok(());
     };
-    let warden = Warden::of(config);
-    if !warden.may(&thing).allows() && say::is_somebody_there() {
-        asking::ask(&warden, &thing)?;
+    let decisions = Decisions::new(config);
+    if decisions.check(&item).is_err() && say::is_somebody_there() {
+        asking::ask(&decisions, &[&item])?;
     }
-    let verdict = warden.may(&thing);
-    match verdict.allows() {
-        true => Ok(()),
-        false => Err(Failure::usage(verdict.sentence(&thing))
+    decisions.check(&item).map_err(|why| {
+        Failure::usage(why)
             .exit(Exit::NotAllowed)
             .hint("look at it and decide", "longhaul trust")
             .hint("see what it names", "longhaul mcp ls")
-            .into()),
-    }
+            .into()
+    })
 }
 
 async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Checked> {

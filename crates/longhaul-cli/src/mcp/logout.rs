@@ -10,8 +10,8 @@ use longhaul::assemble::clients;
 use longhaul::assemble::supplies::ready;
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
-use longhaul::trust::thing::Thing;
-use longhaul::trust::warden::Warden;
+use longhaul::trust::decisions::Decisions;
+use longhaul::trust::item::Item;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use longhaul_tool::mcp::{Forgotten, Servers};
@@ -77,8 +77,8 @@ impl Logout {
 
 /// Whether what the project says of its servers may be acted on.
 fn is_trusted(config: &Config, file: &McpFile) -> bool {
-    let thing = Thing::mcp(file);
-    thing.is_none_or(|thing| Warden::of(config).may(&thing).allows())
+    let item = Item::mcp(file);
+    item.is_none_or(|item| Decisions::new(config).check(&item).is_ok())
 }
 
 const UNASKED: &str = ".mcp.json is not trusted, so nobody was asked";

@@ -11,8 +11,8 @@ use longhaul::assemble::supplies::{Ready, ready};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::{Server, Way};
-use longhaul::trust::thing::Thing;
-use longhaul::trust::warden::{Verdict, Warden};
+use longhaul::trust::decisions::{Decisions, Status};
+use longhaul::trust::item::Item;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use longhaul_tool::mcp::{self, LoginError};
@@ -51,7 +51,7 @@ impl Ls {
         let config = here::config(&here)?;
         let file = McpFile::of(&config);
         let ready = ready(&config, &file);
-        let verdict = Thing::mcp(&file).map(|thing| Warden::of(&config).may(&thing));
+        let verdict = Item::mcp(&file).map(|item| Decisions::new(&config).status(&item));
         let logins = logins(&config, &file);
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
@@ -93,7 +93,7 @@ fn logins(config: &Config, file: &McpFile) -> Logins {
     found.collect()
 }
 
-fn standing(server: &Server, ready: &Ready, verdict: Option<&Verdict>) -> Standing {
+fn standing(server: &Server, ready: &Ready, verdict: Option<&Status>) -> Standing {
     let told = |word, said: &str, tone| Standing {
         word,
         said: said.to_owned(),
@@ -109,15 +109,15 @@ fn standing(server: &Server, ready: &Ready, verdict: Option<&Verdict>) -> Standi
         return told("incomplete", why, Tone::Bad);
     }
     match verdict {
-        Some(Verdict::Trusted) => told("trusted", "trusted", Tone::Good),
-        Some(Verdict::Unasked) => told("trusted", "trusted by LONGHAUL_TRUST=1", Tone::Good),
-        Some(Verdict::Changed) => told(
+        Some(Status::Trusted) => told("trusted", "trusted", Tone::Good),
+        Some(Status::Unasked) => told("trusted", "trusted by LONGHAUL_TRUST=1", Tone::Good),
+        Some(Status::Changed(_)) => told(
             "changed",
             "changed since it was trusted: longhaul trust",
             Tone::You,
         ),
-        Some(Verdict::Unknown(why)) => told("not_trusted", why, Tone::Bad),
-        Some(Verdict::New) | None => {
+        Some(Status::Unknown(why)) => told("not_trusted", why, Tone::Bad),
+        Some(Status::New) | None => {
             told("not_trusted", "not trusted yet: longhaul trust", Tone::You)
         }
     }
@@ -148,7 +148,7 @@ fn row(
     ]
 }
 
-fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Verdict>, &Logins)) -> Value {
+fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Status>, &Logins)) -> Value {
     let remarks = |remarks: &[longhaul::mcp::server::Remark]| {
         let said = remarks.iter().map(ToString::to_string);
         said.collect::<Vec<_>>()
@@ -176,7 +176,7 @@ fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Verdict>, &L
     });
     json!({
         "file": file.is_there().then_some(&file.path),
-        "trust": verdict.map(Verdict::as_str),
+        "trust": verdict.map(Status::as_str),
         "servers": servers.collect::<Value>(),
         "problems": remarks(&file.problems),
         "notes": remarks(&file.notes),

@@ -10,8 +10,8 @@ use longhaul::assemble::menu::Menu;
 use longhaul::assemble::providers::Provider;
 use longhaul::config::known::{Api, SCRIPTED};
 use longhaul::config::settings::Config;
+use longhaul::trust::decisions::Decisions;
 use longhaul::trust::sends;
-use longhaul::trust::warden::Warden;
 use longhaul_core::failure::{Failure as Failed, FailureClass};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
@@ -89,14 +89,11 @@ impl Check {
         config: &Config,
         asked: Vec<&'a Provider>,
     ) -> anyhow::Result<Vec<&'a Provider>> {
-        let warden = Warden::of(config);
+        let decisions = Decisions::new(config);
         let mut trusted = Vec::new();
         for provider in asked {
-            let thing = sends::provider(config, &provider.name);
-            let why = thing.and_then(|thing| {
-                let verdict = warden.may(&thing);
-                (!verdict.allows()).then(|| verdict.sentence(&thing))
-            });
+            let item = sends::provider(config, &provider.name);
+            let why = item.and_then(|item| decisions.check(&item).err());
             match why {
                 None => trusted.push(provider),
                 Some(why) if self.names.is_empty() => say::talk(&format!("note: {why}")),

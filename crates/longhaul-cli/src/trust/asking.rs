@@ -1,100 +1,94 @@
-//! Shows a person exactly what would be run, and takes the decision.
+//! Shows a person exactly what a project would do, and takes the decision.
 //!
-//! Never: asks where nobody sits at a terminal, takes anything but a clear yes for
-//! one, or lets what is shown look like a line of ours.
+//! Invariant: only a clear yes at a terminal counts as one, and no text of the project looks like
+//! a line of ours.
 
 use longhaul::config::settings::Config;
-use longhaul::trust::thing::Thing;
-use longhaul::trust::warden::{Verdict, Warden};
+use longhaul::trust::decisions::{Decisions, Status};
+use longhaul::trust::item::{Item, Kind};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 
-use crate::trust::project::{Project, unwritten};
+use crate::trust::project::{Project, no_decisions};
 use crate::{plain, say};
 
-/// Asks the person at the terminal about everything that agents would have run,
-/// or this one of them, unless nobody is to be asked. Returns what stays shut, in
-/// sentences.
+/// Asks the person at the terminal about the project if something is not trusted that this agent
+/// needs, or any agent, unless nobody is to be asked. Returns what stays refused, in sentences.
 pub(crate) fn before(
     config: &Config,
     agent: Option<&str>,
     nobody: bool,
 ) -> anyhow::Result<Vec<String>> {
-    let mut shut = Vec::new();
-    for (warden, thing) in open(config, agent)? {
-        if !nobody && say::is_somebody_there() {
-            ask(&warden, &thing)?;
-        }
-        let verdict = warden.may(&thing);
-        if !verdict.allows() {
-            shut.push(plain::line(&verdict.sentence(&thing)));
-        }
-    }
-    Ok(shut)
-}
-
-fn open(config: &Config, agent: Option<&str>) -> anyhow::Result<Vec<(Warden, Thing)>> {
-    let Project { warden, things } = Project::of(config)?;
-    let is_meant = |thing: &Thing| match agent {
-        Some(agent) => thing.used_by.iter().any(|user| user == agent),
-        None => !thing.used_by.is_empty(),
+    let project = Project::load(config)?;
+    let is_needed = |item: &&Item| match agent {
+        Some(agent) => item.used_by.iter().any(|user| user == agent),
+        None => !item.used_by.is_empty(),
     };
-    let open = things
-        .into_iter()
-        .filter(|thing| is_meant(thing) && !warden.may(thing).allows());
-    Ok(open.map(|thing| (warden.clone(), thing)).collect())
-}
-
-/// Shows what would be run.
-pub(crate) fn show(warden: &Warden, thing: &Thing) {
-    let word = match warden.may(thing) {
-        Verdict::Changed => "It has CHANGED since it was trusted. ",
-        Verdict::Trusted | Verdict::Unasked | Verdict::New | Verdict::Unknown(_) => "",
+    let needed: Vec<&Item> = project.items.iter().filter(is_needed).collect();
+    let refused = || {
+        let sentences = needed
+            .iter()
+            .filter_map(|item| project.decisions.check(item).err());
+        let sentences = sentences.map(|sentence| plain::line(&sentence));
+        sentences.collect::<Vec<String>>()
     };
-    talk(&format!(
-        "{word}{} ({}):",
-        heading(thing),
-        thing.kind.about()
-    ));
-    for line in &thing.shown {
-        talk(&format!("  {line}"));
+    let before = refused();
+    if before.is_empty() || nobody || !say::is_somebody_there() {
+        return Ok(before);
     }
-    if !thing.used_by.is_empty() {
-        talk(&format!("  used by: {}", thing.used_by.join(", ")));
-    }
+    ask(&project.decisions, &project.open())?;
+    Ok(refused())
 }
 
-/// One line, whatever a stranger wrote into it.
-fn talk(line: &str) {
-    say::talk(&plain::line(line));
-}
-
-fn heading(thing: &Thing) -> String {
-    format!("This project would {} {thing}", thing.kind.does())
-}
-
-/// Shows a thing and asks; a yes is kept. Without a terminal it only shows.
-pub(crate) fn ask(warden: &Warden, thing: &Thing) -> anyhow::Result<()> {
-    show(warden, thing);
-    if !say::is_somebody_there() {
-        return Ok(());
+/// Shows these items and asks once about all of them; a yes is kept. Without a terminal it only
+/// shows them.
+pub(crate) fn ask(decisions: &Decisions, items: &[&Item]) -> anyhow::Result<()> {
+    for item in items {
+        show(decisions, item);
     }
     let agrees = |line: String| matches!(line.trim(), "y" | "yes");
-    match say::ask("Trust it? [y/N]").is_some_and(agrees) {
-        true => trust(warden, thing),
+    match say::is_somebody_there() && say::ask("Trust it? [y/N]").is_some_and(agrees) {
+        true => trust(decisions, items),
         false => Ok(()),
     }
 }
 
 /// Keeps a yes.
-pub(crate) fn trust(warden: &Warden, thing: &Thing) -> anyhow::Result<()> {
-    warden.trust(thing, SystemClock.now()).map_err(unwritten)?;
-    talk(&match thing.kind.kept() {
-        1 => format!("{thing} is trusted until it changes."),
-        many => format!(
-            "{thing} is trusted as it stands now. The newest {many} versions of it that you \
-             trusted stay so until `longhaul trust revoke`."
-        ),
-    });
+pub(crate) fn trust(decisions: &Decisions, items: &[&Item]) -> anyhow::Result<()> {
+    let kept = decisions.trust(items, SystemClock.now());
+    kept.map_err(no_decisions)?;
+    for item in items {
+        talk(&format!("{item} is trusted until it changes."));
+    }
     Ok(())
+}
+
+/// Shows what would be done.
+pub(crate) fn show(decisions: &Decisions, item: &Item) {
+    if let Status::Changed(files) = decisions.decided(item) {
+        talk(&format!(
+            "It has CHANGED since it was trusted: {}.",
+            files.join(", ")
+        ));
+    }
+    talk(&match item.kind {
+        Kind::Run => format!("This project would run {item} outside any sandbox:"),
+        Kind::Shell => format!("This project would let {item} run commands outside any sandbox:"),
+        Kind::Send => format!("This project would send what is yours to {item}:"),
+        Kind::Open => format!("This project would open {item}:"),
+    });
+    let files = item.file_names();
+    let files = files.map(|names| format!("files of this project: {names}"));
+    let used_by = match item.used_by.is_empty() {
+        true => None,
+        false => Some(format!("used by: {}", item.used_by.join(", "))),
+    };
+    for line in item.shown.iter().chain(&files).chain(&used_by) {
+        talk(&format!("  {line}"));
+    }
+}
+
+/// One line, whatever the project wrote into it.
+fn talk(line: &str) {
+    say::talk(&plain::line(line));
 }

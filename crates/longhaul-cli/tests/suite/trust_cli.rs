@@ -99,6 +99,7 @@ fn a_decision_is_shown_kept_outside_and_ends_with_a_change() {
         "    reads of your environment: GITHUB_TOKEN\n",
         "  docs: https://docs.example/mcp?...\n",
         "    headers: Authorization\n",
+        "  used by: integrations_agent\n",
         "1 thing of this project is not trusted",
         "longhaul trust --yes",
     ] {
@@ -123,19 +124,17 @@ fn a_decision_is_shown_kept_outside_and_ends_with_a_change() {
     );
     place.write(".mcp.json", &MCP.replace("-y", "-yy"));
     assert_eq!(place.statuses(), [".mcp.json changed"]);
-    let (_, err) = place.say(&["trust", "add", ".mcp.json"], 6);
-    assert!(err.contains("CHANGED since it was trusted"), "{err}");
+    let (_, err) = place.say(&["trust"], 6);
+    let says = "It has CHANGED since it was trusted: .mcp.json or .env.\n";
+    assert!(err.contains(says), "{err}");
     // What was trusted is exactly that again.
     place.write(".mcp.json", MCP);
     assert_eq!(place.statuses(), [".mcp.json trusted"]);
-    let (out, _) = place.say(&["trust", "revoke", ".mcp.json"], 0);
+    let (out, _) = place.say(&["trust", "revoke"], 0);
     assert!(out.contains("1 decision"), "{out}");
     assert_eq!(place.statuses(), [".mcp.json not_trusted"]);
     place.say(&["trust", "revoke"], 0);
-    let (_, err) = place.say(&["trust", "revoke", "x"], 2);
-    assert!(err.contains("longhaul trust ls"), "{err}");
-    let (_, err) = place.say(&["trust", "add", "x"], 2);
-    assert!(err.contains("nothing called `x`"), "{err}");
+    place.say(&["trust", "revoke", "x"], 2);
     assert!(place.say(&["trust", "--help"], 0).0.contains("Examples:"));
 }
 
@@ -262,6 +261,9 @@ fn a_server_is_trusted_with_the_bytes_of_its_scripts() {
         assert_eq!(place.statuses(), [".mcp.json changed"], "{file}");
         let (out, _) = place.say(&["mcp", "ls"], 0);
         assert!(out.contains("changed since it was trusted"), "{out}");
+        let (_, err) = place.say(&["trust"], 6);
+        let says = format!("It has CHANGED since it was trusted: {file}.\n");
+        assert!(err.contains(&says), "{err}");
         place.write(file, "1");
         assert_eq!(place.statuses(), [".mcp.json trusted"], "{file}");
     }

@@ -11,9 +11,9 @@ use longhaul::assemble::out::Out;
 use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
+use longhaul::trust::decisions::Decisions;
+use longhaul::trust::item::Item;
 use longhaul::trust::sends;
-use longhaul::trust::thing::{Kind, Thing};
-use longhaul::trust::warden::Warden;
 use longhaul_core::id::{AgentName, RunId};
 use longhaul_core::port::context::Glance;
 use longhaul_core::raw::RawJson;
@@ -143,9 +143,11 @@ async fn a_program_looks_at_the_world_once_it_is_trusted() {
         why.contains("The perception command `./look` is not trusted yet"),
         "{why}"
     );
-    let thing = Thing::command(Kind::Perception, root, &words);
-    let warden = Warden::of(&config);
-    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let item = Item::perception(root, &words);
+    let decisions = Decisions::new(&config);
+    decisions
+        .trust(&[&item], Timestamp::from_micros(1))
+        .unwrap();
     let glance = Glance {
         run: RunId::from_bits(7),
         agent: AgentName::new("a").unwrap(),
@@ -168,8 +170,10 @@ async fn a_program_looks_at_the_world_once_it_is_trusted() {
         why.contains("The perception address `http://127.0.0.1:9/` is not trusted yet"),
         "{why}"
     );
-    let thing = sends::perception("http://127.0.0.1:9/");
-    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let item = sends::perception("http://127.0.0.1:9/");
+    decisions
+        .trust(&[&item], Timestamp::from_micros(1))
+        .unwrap();
     let near = eyes.find(&near).unwrap();
     let why = near.look(&glance).await.unwrap_err().to_string();
     assert!(why.contains("127.0.0.1"), "{why}");
@@ -200,7 +204,8 @@ fn a_key_goes_where_a_stranger_s_file_says_only_once_that_is_trusted() {
     }
     let ls: Value = serde_json::from_str(&run(&["trust", "ls", "--json"], 0)).unwrap();
     let thing = &ls["things"][0];
-    assert_eq!(thing["kind"], "provider");
+    assert_eq!(thing["kind"], "send");
+    assert_eq!(thing["name"], "providers.evil");
     let shown = [
         "sends conversations to https://evil.invalid/v1",
         "sends OPENAI_API_KEY to https://evil.invalid/v1",
@@ -346,13 +351,16 @@ async fn a_door_is_open_where_the_user_or_a_trusted_project_opens_it() {
         fs::write(user.join("longhaul.toml"), user_file).unwrap();
         let config = config(folder.path());
         let url = format!("http://127.0.0.1:{port}/");
-        let warden = Warden::of(&config);
-        let thing = sends::perception(&url);
-        warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+        let decisions = Decisions::new(&config);
+        let address = sends::perception(&url);
+        let mut trusted = vec![&address];
+        let list = sends::outbound(&config);
         if trusts {
-            let thing = sends::outbound(&config).unwrap();
-            warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+            trusted.push(list.as_ref().unwrap());
         }
+        decisions
+            .trust(&trusted, Timestamp::from_micros(1))
+            .unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let out = Out::new(&config, &clock).unwrap();
         let eyes = Lookouts::new(&config, out.guarded, clock);

@@ -4,14 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use longhaul::trust::thing::{Kind, Thing};
-use longhaul::trust::warden::{Verdict, Warden};
-use longhaul_core::raw::Hash;
-use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
 use super::front::longhaul_in;
-use super::trust_cli_out::{config, project, run};
+use super::trust_cli_out::{project, run};
 
 /// The run that was submitted first.
 fn oldest(listed: &str) -> String {
@@ -70,7 +66,7 @@ fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
     let (_, err) = run(folder, &go, 3);
     let says = "The tool `shell` of agent `b` has changed since it was trusted";
     assert!(err.contains(says), "{err}");
-    run(folder, &["trust", "add", "shell:b", "--yes"], 0);
+    run(folder, &["trust", "--yes"], 0);
     run(folder, &go, 0);
     let ran = fs::read_to_string(folder.join("ran")).unwrap();
     assert_eq!(ran.lines().count(), 4, "{ran}");
@@ -106,45 +102,10 @@ fn a_run_of_a_file_that_was_trusted_goes_on_when_a_newer_one_is() {
     run(folder, &["watch", "@last", "--no-input"], 0);
     assert!(folder.join("ran").exists());
     // Nothing of it is left afterwards.
-    let (out, _) = run(folder, &["trust", "revoke", "shell:b"], 0);
+    let (out, _) = run(folder, &["trust", "revoke"], 0);
     assert!(out.contains("2 decisions"), "{out}");
     let (_, err) = run(folder, &go, 3);
     assert!(err.contains("is not trusted yet"), "{err}");
-}
-
-#[test]
-fn only_the_newest_versions_of_an_agent_stay_trusted() {
-    let folder = project("");
-    let config = config(folder.path());
-    let warden = Warden::of(&config);
-    let thing = |kind, word: &str| Thing {
-        kind,
-        name: "shell:b".to_owned(),
-        hash: Ok(Hash::of(word.as_bytes())),
-        shown: Vec::new(),
-        used_by: Vec::new(),
-    };
-    for number in 1..=17 {
-        for kind in [Kind::Shell, Kind::Webhook] {
-            let thing = thing(kind, &number.to_string());
-            let at = Timestamp::from_micros(number);
-            warden.trust(&thing, at).unwrap();
-            warden.trust(&thing, at).unwrap();
-        }
-    }
-    for (kind, number, verdict) in [
-        (Kind::Shell, "1", Verdict::Changed),
-        (Kind::Shell, "2", Verdict::Trusted),
-        (Kind::Shell, "17", Verdict::Trusted),
-        (Kind::Webhook, "16", Verdict::Changed),
-        (Kind::Webhook, "17", Verdict::Trusted),
-        (Kind::Mcp, "1", Verdict::New),
-    ] {
-        assert_eq!(warden.may(&thing(kind, number)), verdict, "{number}");
-    }
-    assert_eq!(warden.decided().unwrap().len(), 17);
-    let said = Verdict::Changed.sentence(&thing(Kind::Shell, "1"));
-    assert!(said.contains("submitted again"), "{said}");
 }
 
 #[test]

@@ -14,9 +14,9 @@ use longhaul_engine::ports::Eyes;
 use longhaul_tool::context::{CommandEye, UrlEye};
 
 use crate::config::settings::Config;
+use crate::trust::decisions::Decisions;
+use crate::trust::item::Item;
 use crate::trust::sends;
-use crate::trust::thing::{Kind, Thing};
-use crate::trust::warden::Warden;
 
 /// So long one look may take.
 const LOOK_MAX: Millis = Millis::from_secs(30);
@@ -25,7 +25,7 @@ const LOOK_MAX: Millis = Millis::from_secs(30);
 #[derive(Debug)]
 pub struct Lookouts {
     root: PathBuf,
-    warden: Warden,
+    decisions: Decisions,
     outbound: Arc<dyn Outbound>,
     clock: Arc<dyn Clock>,
 }
@@ -35,18 +35,9 @@ impl Lookouts {
     pub fn new(config: &Config, outbound: Arc<dyn Outbound>, clock: Arc<dyn Clock>) -> Self {
         Self {
             root: config.root.clone(),
-            warden: Warden::of(config),
+            decisions: Decisions::new(config),
             outbound,
             clock,
-        }
-    }
-
-    /// Returns if a person trusts this; the error is a sentence.
-    fn check(&self, thing: &Thing) -> Result<(), String> {
-        let verdict = self.warden.may(thing);
-        match verdict.allows() {
-            true => Ok(()),
-            false => Err(verdict.sentence(thing)),
         }
     }
 }
@@ -55,7 +46,7 @@ impl Eyes for Lookouts {
     fn find(&self, eye: &Eye) -> Result<Arc<dyn ContextProvider>, String> {
         match eye {
             Eye::Command(argv) => {
-                self.check(&Thing::command(Kind::Perception, &self.root, argv))?;
+                self.decisions.check(&Item::perception(&self.root, argv))?;
                 Ok(Arc::new(CommandEye {
                     argv: argv.clone(),
                     root: self.root.clone(),
@@ -64,7 +55,7 @@ impl Eyes for Lookouts {
                 }))
             }
             Eye::Url(url) => {
-                self.check(&sends::perception(url))?;
+                self.decisions.check(&sends::perception(url))?;
                 // A private address is open where `[outbound] allow` names it.
                 Ok(Arc::new(UrlEye {
                     url: url.clone(),

@@ -23,8 +23,8 @@ use crate::assemble::providers::Provider;
 use crate::config::known::{CASSETTE, SCRIPTED};
 use crate::config::settings::Config;
 use crate::inside::{self, Unread};
+use crate::trust::decisions::Decisions;
 use crate::trust::sends;
-use crate::trust::warden::Warden;
 
 /// The folder of scripts, in the project.
 const SCRIPTS: &str = "scripts";
@@ -46,7 +46,7 @@ type Stamp = (std::time::SystemTime, u64);
 #[derive(Debug)]
 pub(crate) struct ModelShelf {
     config: Config,
-    warden: Warden,
+    decisions: Decisions,
     menu: Result<Menu, String>,
     clock: Arc<dyn Clock>,
     pictures: Option<Arc<dyn Pictures>>,
@@ -59,7 +59,7 @@ impl ModelShelf {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self {
             config: config.clone(),
-            warden: Warden::of(config),
+            decisions: Decisions::new(config),
             menu: Menu::of(config),
             clock,
             pictures: None,
@@ -157,14 +157,8 @@ impl ModelShelf {
     /// Whether a provider may be sent what is yours. It is asked about each time: a
     /// model that is open does not outlive the trust in it.
     fn trusted(&self, provider: &str) -> Result<(), String> {
-        let Some(thing) = sends::provider(&self.config, provider) else {
-            return Ok(());
-        };
-        let verdict = self.warden.may(&thing);
-        match verdict.allows() {
-            true => Ok(()),
-            false => Err(verdict.sentence(&thing)),
-        }
+        let item = sends::provider(&self.config, provider);
+        item.map_or(Ok(()), |item| self.decisions.check(&item))
     }
 
     /// The model that Ollama lists first, if it answers.

@@ -15,8 +15,8 @@ use crate::config::key::LOG_FILE;
 use crate::config::layer::{self, Owner};
 use crate::config::settings::Config;
 use crate::config::value::Value;
+use crate::trust::decisions::Decisions;
 use crate::trust::sends::{self, ALLOW};
-use crate::trust::warden::Warden;
 
 /// Where interactions are logged without a word, in the data folder.
 const INTERACTIONS: &str = "interactions.jsonl";
@@ -41,7 +41,8 @@ impl Out {
             doors.map_err(|bad| format!("`{ALLOW}`: {bad}"))
         };
         let mut open = doors(&config.texts(ALLOW))?;
-        if sends::outbound(config).is_some_and(|thing| !Warden::of(config).may(&thing).allows()) {
+        if sends::outbound(config).is_some_and(|item| Decisions::new(config).check(&item).is_err())
+        {
             open = doors(&yours(config))?;
         }
         let guarded = Arc::new(Guarded::new(open, Arc::clone(clock)));

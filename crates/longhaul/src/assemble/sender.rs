@@ -18,10 +18,10 @@ use longhaul_tool::outbound::Guarded;
 use crate::assemble::supplies::Served;
 use crate::config::key::DELIVER;
 use crate::config::settings::Config;
-use crate::trust::found::{self, SENDER, SHELL};
+use crate::trust::decisions::Decisions;
+use crate::trust::item::Item;
+use crate::trust::items::{self, SENDER, SHELL};
 use crate::trust::sends;
-use crate::trust::thing::Thing;
-use crate::trust::warden::Warden;
 
 /// Where deliveries are written down, in the data folder.
 const RECORD: &str = "deliveries.jsonl";
@@ -75,7 +75,7 @@ pub struct Withheld {
     sender: Sender,
     shell: Arc<dyn Tool>,
     root: PathBuf,
-    warden: Warden,
+    decisions: Decisions,
 }
 
 impl Withheld {
@@ -86,19 +86,19 @@ impl Withheld {
             sender,
             shell,
             root: config.root.clone(),
-            warden: Warden::of(config),
+            decisions: Decisions::new(config),
         }
     }
 
     /// What this tool waits for, as it stands now; none: it is not withheld.
-    fn held(&self, name: &str, asks: Option<&Agent>) -> Option<(&Arc<dyn Tool>, Thing)> {
+    fn held(&self, name: &str, asks: Option<&Agent>) -> Option<(&Arc<dyn Tool>, Item)> {
         match name {
             // Only to an agent: it is what a person has looked at.
-            SHELL => Some((&self.shell, found::shell(asks?))),
+            SHELL => Some((&self.shell, items::shell(asks?))),
             SENDER => {
                 let deliver = self.sender.deliver.as_ref()?;
-                let thing = sends::delivery(&self.root, deliver)?;
-                Some((&self.sender.tool, thing))
+                let item = sends::delivery(&self.root, deliver)?;
+                Some((&self.sender.tool, item))
             }
             _ => None,
         }
@@ -107,14 +107,10 @@ impl Withheld {
 
 impl Withheld {
     /// The tool, if what it waits for is trusted.
-    fn handed(&self, (tool, thing): (&Arc<dyn Tool>, Thing)) -> Result<Vec<Equipped>, String> {
-        let verdict = self.warden.may(&thing);
-        match verdict.allows() {
-            true => Equipped::new(Arc::clone(tool))
-                .map(|tool| vec![tool])
-                .map_err(|bad| bad.to_string()),
-            false => Err(verdict.sentence(&thing)),
-        }
+    fn handed(&self, (tool, item): (&Arc<dyn Tool>, Item)) -> Result<Vec<Equipped>, String> {
+        self.decisions.check(&item)?;
+        let tool = Equipped::new(Arc::clone(tool)).map_err(|bad| bad.to_string())?;
+        Ok(vec![tool])
     }
 }
 

@@ -21,8 +21,8 @@ use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
 use crate::mcp::name::{EVERY, FILE_NAME, named};
-use crate::trust::thing::Thing;
-use crate::trust::warden::Warden;
+use crate::trust::decisions::Decisions;
+use crate::trust::item::Item;
 
 /// So long is waited for servers to close when everything ends.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub type Ready = BTreeMap<String, Result<Filled, String>>;
 #[derive(Debug)]
 pub struct Served {
     config: Config,
-    warden: Warden,
+    decisions: Decisions,
     now: Mutex<Arc<State>>,
     /// Those of before: runs that began with them go on with them.
     before: Mutex<Vec<Arc<State>>>,
@@ -92,7 +92,7 @@ impl Served {
         let ready = ready(config, &file);
         Self {
             config: config.clone(),
-            warden: Warden::of(config),
+            decisions: Decisions::new(config),
             now: Mutex::new(State::new(file, ready, line)),
             before: Mutex::default(),
             closing: Mutex::default(),
@@ -138,14 +138,8 @@ impl Served {
     }
 
     fn trusted(&self, file: &McpFile) -> Result<(), String> {
-        let Some(thing) = Thing::mcp(file) else {
-            return Ok(());
-        };
-        let verdict = self.warden.may(&thing);
-        match verdict.allows() {
-            true => Ok(()),
-            false => Err(verdict.sentence(&thing)),
-        }
+        let item = Item::mcp(file);
+        item.map_or(Ok(()), |item| self.decisions.check(&item))
     }
 
     /// The file as it stands now, where it is another than the one in use; the

@@ -16,7 +16,7 @@ use crate::config::key::DELIVER;
 use crate::config::known;
 use crate::config::settings::Config;
 use crate::config::value::Value;
-use crate::trust::thing::{Kind, Thing};
+use crate::trust::item::{Item, Kind};
 
 /// The setting that opens addresses.
 pub const ALLOW: &str = "outbound.allow";
@@ -30,7 +30,7 @@ const BY_VARIABLE: &str = "wherever OLLAMA_HOST says";
 /// What has to be trusted before this provider is asked. `None` means that nothing goes where the
 /// project's file says: neither a key of the user's nor conversations, except without a key to a
 /// server on this machine.
-pub fn provider(config: &Config, name: &str) -> Option<Thing> {
+pub fn provider(config: &Config, name: &str) -> Option<Item> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_the_project_s(config, &path(key));
     let (added, bound) = additions(config, name);
@@ -83,7 +83,8 @@ pub fn provider(config: &Config, name: &str) -> Option<Thing> {
     let mut words = vec![name, address, &keys, &yours];
     words.extend(bound.iter().map(String::as_str));
     let name = format!("providers.{name}");
-    Some(Thing::said(Kind::Provider, &name, &words, shown))
+    let title = format!("the provider `{name}`");
+    Some(Item::new(Kind::Send, &name, title, &words).with_lines(shown))
 }
 
 /// The headers and fields that the project itself adds to every request of a provider: as they
@@ -131,32 +132,34 @@ pub fn deliver(config: &Config) -> Option<Deliver> {
 }
 
 /// What has to be trusted before a message goes this way.
-pub fn delivery(root: &Path, deliver: &Deliver) -> Option<Thing> {
+pub fn delivery(root: &Path, deliver: &Deliver) -> Option<Item> {
     match deliver {
-        Deliver::Command(words) => Some(Thing::command(Kind::Deliver, root, words)),
+        Deliver::Command(words) => Some(Item::delivery(root, words)),
         Deliver::Webhook(url) => {
             // The path of such an address may be a secret.
             let name = format!("{deliver:?}");
-            let shown = vec![format!("posts every message of send_message to {name}")];
-            Some(Thing::said(Kind::Webhook, &name, &[url.as_str()], shown))
+            let title = format!("the address `{name}` that messages go to");
+            let line = format!("posts every message of send_message to {name}");
+            Some(Item::new(Kind::Send, &name, title, &[url.as_str()]).with_lines([line]))
         }
         Deliver::File(_) => None,
     }
 }
 
 /// The addresses that the project itself would open.
-pub fn outbound(config: &Config) -> Option<Thing> {
+pub fn outbound(config: &Config) -> Option<Item> {
     let allow = config.texts(ALLOW);
     if allow.is_empty() || !is_the_project_s(config, ALLOW) {
         return None;
     }
     let words: Vec<&str> = allow.iter().map(String::as_str).collect();
-    let shown = vec![format!("opens {}", allow.join(", "))];
-    Some(Thing::said(Kind::Outbound, ALLOW, &words, shown))
+    let line = format!("opens {}", allow.join(", "));
+    let title = format!("the list `{ALLOW}`");
+    Some(Item::new(Kind::Open, ALLOW, title, &words).with_lines([line]))
 }
 
 /// How the project itself would have the server reached.
-pub fn server(config: &Config) -> Option<Thing> {
+pub fn server(config: &Config) -> Option<Item> {
     let is_theirs = |key: &str| is_the_project_s(config, key);
     let listen = config.text("server.listen").unwrap_or_default();
     let hosts = config.texts("server.hosts").join(", ");
@@ -178,16 +181,21 @@ pub fn server(config: &Config) -> Option<Thing> {
         return None;
     }
     let words: Vec<&str> = shown.iter().map(String::as_str).collect();
-    Some(Thing {
-        used_by: vec!["longhaul serve".to_owned(), "longhaul dev".to_owned()],
-        ..Thing::said(Kind::Server, "[server]", &words, shown.clone())
-    })
+    let used_by = ["longhaul serve", "longhaul dev"].map(str::to_owned);
+    let item = Item::new(
+        Kind::Open,
+        "[server]",
+        "the table `[server]`".to_owned(),
+        &words,
+    );
+    Some(item.with_users(used_by.to_vec()).with_lines(shown))
 }
 
 /// What has to be trusted before an address is asked about the world.
-pub fn perception(url: &str) -> Thing {
-    let shown = vec![format!("posts the input of runs to {url}")];
-    Thing::said(Kind::PerceptionUrl, url, &[url], shown)
+pub fn perception(url: &str) -> Item {
+    let title = format!("the perception address `{url}`");
+    let line = format!("posts the input of every run to {url}");
+    Item::new(Kind::Send, url, title, &[url]).with_lines([line])
 }
 
 /// Whether the project's own file says this.

@@ -13,8 +13,8 @@ use longhaul::config::load;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::mcp::file::McpFile;
-use longhaul::trust::thing::Thing;
-use longhaul::trust::warden::Warden;
+use longhaul::trust::decisions::Decisions;
+use longhaul::trust::item::Item;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{Epoch, RunId, ToolName};
 use longhaul_core::port::tool::{Stay, Tool, ToolCard, ToolContext, ToolFailure};
@@ -175,9 +175,11 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
     );
     assert_eq!(heard.0.lock().unwrap().len(), 0);
     // A decision that is made meanwhile counts at once.
-    let warden = Warden::of(&config);
-    let thing = Thing::mcp(&file).unwrap();
-    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let decisions = Decisions::new(&config);
+    let item = Item::mcp(&file).unwrap();
+    decisions
+        .trust(&[&item], Timestamp::from_micros(1))
+        .unwrap();
     let found = Supplies::find(&served, "mcp:github", run)
         .await
         .unwrap()
@@ -201,7 +203,7 @@ async fn a_run_gets_the_tools_of_whom_a_person_trusts() {
         assert!(why.contains(says), "{name}: {why}");
         assert!(why.contains("`longhaul mcp "), "{name}: {why}");
     }
-    warden.revoke(|_| true).unwrap();
+    decisions.revoke().unwrap();
     assert!(refused("mcp:github").await.contains("`longhaul trust`"));
     Supplies::let_go(&served, run).await;
     served.close().await;
@@ -232,9 +234,11 @@ async fn a_line_that_nobody_waits_for_any_more_is_not_cut_off() {
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
     let file = McpFile::of(&config);
-    let thing = Thing::mcp(&file).unwrap();
-    let warden = Warden::of(&config);
-    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let item = Item::mcp(&file).unwrap();
+    let decisions = Decisions::new(&config);
+    decisions
+        .trust(&[&item], Timestamp::from_micros(1))
+        .unwrap();
     let old = Arc::new(Stays::default());
     let served = Served::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn Line>);
     let run = Stay {
@@ -306,9 +310,11 @@ async fn a_line_of_before_is_closed_when_the_last_who_found_tools_on_it_lets_go(
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP).unwrap();
     let file = McpFile::of(&config);
-    let thing = Thing::mcp(&file).unwrap();
-    let warden = Warden::of(&config);
-    warden.trust(&thing, Timestamp::from_micros(1)).unwrap();
+    let item = Item::mcp(&file).unwrap();
+    let decisions = Decisions::new(&config);
+    decisions
+        .trust(&[&item], Timestamp::from_micros(1))
+        .unwrap();
     let lines: [Arc<Heard>; 3] = Default::default();
     let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn Line>;
     let closed = || {

@@ -1,0 +1,140 @@
+//! The servers of `.mcp.json` as one item, with what the project's `.env` fills in for them.
+//!
+//! Invariant: a value of `.env` counts into the decision and is never shown, as it may be a secret.
+
+use longhaul_core::raw::Hash;
+
+use crate::config::env::Env;
+use crate::mcp::expand::{expand_known, variables};
+use crate::mcp::file::McpFile;
+use crate::mcp::name::FILE_NAME;
+use crate::mcp::server::{Server, Way, argv, origin};
+use crate::trust::files::{ProjectFiles, without_variables};
+use crate::trust::item::{Item, Kind, digest, truncated};
+
+/// Maximum number of bytes that `.env` may fill in for all servers together.
+const FILLED_MAX: usize = 256 << 10;
+
+impl Item {
+    /// The servers of a project as they stand on disk now; `None` means that it names none.
+    pub fn mcp(file: &McpFile) -> Option<Self> {
+        let hash = file.hash?;
+        let lines = file
+            .servers
+            .iter()
+            .flat_map(|server| shown(server, &file.filed));
+        let title = format!("`{FILE_NAME}`");
+        Some(Self {
+            settings: settings(hash, &file.filed),
+            files: files(file).and_then(|files| files.digests()),
+            ..Self::new(Kind::Run, FILE_NAME, title, &[]).with_lines(lines)
+        })
+    }
+}
+
+fn settings(hash: Hash, filed: &Env) -> Hash {
+    let filled = filed.all();
+    let filled = filled.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+    digest([&hash.bytes()[..]].into_iter().chain(filled))
+}
+
+/// The files that the project brings itself for its servers to be started. The error says why they
+/// can't be found.
+fn files(file: &McpFile) -> Result<ProjectFiles, String> {
+    let root = file.path.parent().unwrap_or(&file.path);
+    let mut files = ProjectFiles::new(root);
+    let mut left = FILLED_MAX;
+    // As the project's own `.env` fills it in.
+    let mut fill = |text: &String| {
+        let filled = expand_known(text, &file.filed).map_err(|why| why.to_string())?;
+        if filled != *text {
+            let rest = left.checked_sub(filled.len());
+            left = rest.ok_or_else(|| format!("`.env` fills in more than {FILLED_MAX} bytes"))?;
+        }
+        Ok::<_, String>(filled)
+    };
+    for server in file.servers.iter().filter(|server| !server.disabled) {
+        let Some(Way::Stdio {
+            command,
+            args,
+            env,
+            cwd,
+        }) = &server.way
+        else {
+            continue;
+        };
+        let words: Vec<String> = [command].into_iter().chain(args).cloned().collect();
+        let values: Vec<String> = env.values().cloned().collect();
+        let mut folders = vec![root.to_owned()];
+        for cwd in cwd
+            .iter()
+            .cloned()
+            .chain(cwd.as_ref().map(&mut fill).transpose()?)
+        {
+            let bare = without_variables(&cwd);
+            folders.push(root.join(bare.trim_start_matches('/')));
+            folders.push(root.join(cwd));
+        }
+        folders.sort_unstable();
+        folders.dedup();
+        let filled_words = words.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
+        let filled_values = values
+            .iter()
+            .map(&mut fill)
+            .collect::<Result<Vec<_>, _>>()?;
+        for folder in &folders {
+            for (words, values) in [(&words, &values), (&filled_words, &filled_values)] {
+                files.add_command(folder, words);
+                values
+                    .iter()
+                    .for_each(|value| files.add_word(folder, value));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// What would be started for a server, and what it is handed.
+fn shown(server: &Server, filed: &Env) -> Vec<String> {
+    let Some(way) = &server.way else {
+        return Vec::new();
+    };
+    let off = if server.disabled { " (disabled)" } else { "" };
+    let mut lines = vec![format!("{}{off}: {}", server.name, truncated(&way.said()))];
+    if let Way::Stdio { cwd: Some(cwd), .. } = way {
+        lines.push(format!("  started in: {}", argv([cwd])));
+    }
+    let what = match way {
+        Way::Http { .. } => "headers",
+        Way::Stdio { .. } => "variables",
+    };
+    let read = way.variables();
+    let set = read.iter().filter(|name| filed.var(name).is_some());
+    for (what, names) in [
+        (what, way.names().collect::<Vec<_>>()),
+        ("reads of your environment", read.clone()),
+        (
+            "set by .env of this project, and not shown here (read it first)",
+            set.copied().collect(),
+        ),
+    ] {
+        if !names.is_empty() {
+            lines.push(format!("  {what}: {}", names.join(", ")));
+        }
+    }
+    lines.extend(filled_address(way, filed));
+    lines
+}
+
+/// Where an address leads that `.env` fills in: who is asked is no secret.
+fn filled_address(way: &Way, filed: &Env) -> Option<String> {
+    let Way::Http { url, .. } = way else {
+        return None;
+    };
+    variables(url).find_map(|name| filed.var(name))?;
+    let filled = expand_known(url, filed).ok()?;
+    Some(format!(
+        "  its address is then at: {}",
+        argv([&origin(&filled)])
+    ))
+}
