@@ -19,7 +19,7 @@ const JOURNAL_EXAMPLES: &str = "Examples:
 Exit codes: 0 measured, 2 usage. Use a release build.";
 
 const TURN_EXAMPLES: &str = "Examples:
-  longhaul bench turn                       all parts but the count of instructions
+  longhaul bench turn                       all parts
   longhaul bench turn --only engine,crash   without HTTP
   longhaul bench turn --only http --wire anthropic --runs 50 --json
 

@@ -9,7 +9,6 @@ pub(crate) mod disk;
 mod engine;
 mod history;
 mod http;
-mod instructions;
 mod life;
 pub(crate) mod setting;
 mod source;
@@ -27,8 +26,7 @@ use crate::bench::turn::crash::crash;
 use crate::bench::turn::disk::Disk;
 use crate::bench::turn::engine::Engine;
 use crate::bench::turn::http::OverHttp;
-use crate::bench::turn::instructions::Count;
-use crate::bench::turn::life::WARM_UP_TURNS;
+use crate::bench::turn::life::{WARM_UP_TURNS, live_alone};
 use crate::bench::turn::source::{Source, Wire};
 use crate::bench::turn::words::{build, cores};
 use crate::{runtime, say};
@@ -47,8 +45,6 @@ enum Part {
     Http,
     /// Workers that are killed
     Crash,
-    /// The same as --instructions
-    Instructions,
 }
 
 /// What a turn costs.
@@ -75,16 +71,13 @@ pub(crate) struct Turn {
     /// Measure only these parts
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Also count instructions with valgrind, which takes a while
-    #[arg(long)]
-    instructions: bool,
     /// The folder in which to measure; its disk counts
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Live one life of so many turns over HTTP and nothing else, for callgrind
+    /// Live one life of so many turns over HTTP and nothing else, for scripts/instructions
     #[arg(long, hide = true, requires = "life_at")]
     life_of: Option<u32>,
     /// Where the mock of that life is
@@ -137,10 +130,7 @@ impl Turn {
         let folder = self.folder()?;
         if let (Some(turns), Some(url)) = (self.life_of, self.life_at.clone()) {
             let wire = self.wire;
-            return instructions::life(&Source::Wire { wire, url }, turns, folder.path());
-        }
-        if self.wants(Part::Instructions) {
-            instructions::check()?;
+            return live_alone(&Source::Wire { wire, url }, turns, folder.path());
         }
         let report = self.measure(folder.path())?;
         say::data(&match self.json {
@@ -161,12 +151,7 @@ impl Turn {
     }
 
     fn wants(&self, part: Part) -> bool {
-        match part {
-            Part::Instructions => self.instructions || self.only.contains(&part),
-            Part::Engine | Part::Http | Part::Crash => {
-                self.only.is_empty() || self.only.contains(&part)
-            }
-        }
+        self.only.is_empty() || self.only.contains(&part)
     }
 
     fn measure(&self, folder: &Path) -> anyhow::Result<Report> {
@@ -205,14 +190,6 @@ impl Turn {
             let figures = runtime::driving()?.block_on(over.measure(&talk))?;
             report.add(figures.lines());
             report.json.insert("http".to_owned(), figures.as_json());
-        }
-        if self.wants(Part::Instructions) {
-            let wire = self.wire;
-            let count = Count { wire, folder };
-            let counted = runtime::driving()?.block_on(count.count(&talk))?;
-            report.add(counted.lines());
-            let field = "instructions".to_owned();
-            report.json.insert(field, counted.as_json());
         }
         Ok(report)
     }

@@ -13,9 +13,13 @@ use longhaul_store::SqliteStore;
 use crate::bench::turn::setting::{drive, longhaul, store, task};
 use crate::bench::turn::source::Source;
 use crate::cpu::cpu_us;
+use crate::runtime;
 
 /// So long is the life before the one that counts.
 pub(crate) const WARM_UP_TURNS: u32 = 3;
+
+/// Length of the results in a life that is lived alone.
+const ALONE_RESULT_BYTES: usize = 2_048;
 
 /// A life to be lived.
 pub(crate) struct Life {
@@ -107,6 +111,17 @@ impl Life {
         drop(store(&empty)?);
         Ok(std::fs::metadata(&empty)?.len())
     }
+}
+
+/// Lives one life and nothing else: `scripts/instructions` counts it under callgrind.
+pub(crate) fn live_alone(source: &Source, turns: u32, folder: &Path) -> anyhow::Result<()> {
+    let file = folder.join("life.db");
+    runtime::driving()?.block_on(async {
+        let store = Arc::new(store(&file)?);
+        let longhaul = longhaul(&store, source.model(turns)?, ALONE_RESULT_BYTES)?;
+        let run = longhaul.submit(task()).await?;
+        drive(&longhaul, &[run], turns).await
+    })
 }
 
 /// A short life before the one that counts: statements are prepared and code is
