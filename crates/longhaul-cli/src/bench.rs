@@ -3,8 +3,12 @@
 //! Never: a figure without its conditions. Each prints the raw limit of the
 //! machine from the same run, and the ratio to it.
 
+mod client;
+mod conditions;
+mod cost;
 mod journal;
 mod load;
+mod process;
 mod serve;
 mod tools;
 mod turn;

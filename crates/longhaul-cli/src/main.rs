@@ -48,6 +48,7 @@ mod paint;
 mod pause;
 mod person;
 mod plain;
+mod project_files;
 mod reject;
 mod resume;
 mod run;

@@ -5,13 +5,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Args;
 use longhaul_engine::clock::Stopwatch;
-use longhaul_store::bench::{BareAsk, Rate, Spans, bare, sync_spans};
+use longhaul_store::bench::{BareAsk, Rate, bare, sync_spans};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::bench::conditions::{self, build, cores, met};
+use crate::bench::cost::Percentiles;
 use crate::bench::load::{Load, Measured};
+use crate::bench::turn::disk::sync_line;
 use crate::say;
 
 /// How many runs write at once, one line each.
@@ -38,31 +41,40 @@ pub(crate) struct Journal {
 }
 
 /// One line of the table.
+#[derive(Debug, Serialize)]
 struct Line {
     runs: u64,
-    bare: Rate,
-    store: Measured,
+    store_events_per_second: f64,
+    store_commits: u64,
+    append_us: Percentiles,
+    bare_events_per_second: f64,
+    ratio: f64,
+    /// Events of the store.
+    #[serde(skip)]
+    events: u64,
 }
 
 impl Line {
-    fn ratio(&self) -> f64 {
-        self.store.rate.per_second() / self.bare.per_second().max(f64::MIN_POSITIVE)
+    fn new(runs: u64, bare: Rate, store: &Measured) -> Self {
+        Self {
+            runs,
+            store_events_per_second: store.rate.per_second(),
+            store_commits: store.rate.commits,
+            append_us: Percentiles::in_micros(&store.spans),
+            bare_events_per_second: bare.per_second(),
+            ratio: store.rate.per_second() / bare.per_second().max(f64::MIN_POSITIVE),
+            events: store.rate.events,
+        }
     }
 }
 
 impl Journal {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = tempfile::Builder::new()
-            .prefix("longhaul-bench-")
-            .tempdir_in(&self.dir)
-            .with_context(|| {
-                let dir = self.dir.display();
-                format!("`{dir}` can't be written to; name another folder with --dir")
-            })?;
+        let folder = conditions::folder(Some(&self.dir))?;
         let watch = Stopwatch::start();
         let stopwatch = || watch.nanos();
         self.talk("measuring the disk ...");
-        let syncs = sync_spans(folder.path(), 500, &stopwatch)?;
+        let syncs = Percentiles::in_micros(&sync_spans(folder.path(), 500, &stopwatch)?);
         self.talk("measuring a bare loop with one commit for each event ...");
         let single = self.bare(&folder.path().join("single.db"), 1, &stopwatch)?;
         let mut lines = Vec::new();
@@ -80,12 +92,12 @@ impl Journal {
             };
             let file = folder.path().join(format!("store-{runs}.db"));
             let store = load.measure(&file, watch)?;
-            lines.push(Line { runs, bare, store });
+            lines.push(Line::new(runs, bare, &store));
         }
         let report = if self.json {
-            as_json(self, &syncs, single, &lines).to_string()
+            as_json(self, syncs, single, &lines).to_string()
         } else {
-            as_text(self, &syncs, single, &lines)
+            as_text(self, syncs, single, &lines)
         };
         say::data(&report)
     }
@@ -128,27 +140,16 @@ impl Journal {
     }
 }
 
-fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1e3
-}
-
-fn as_text(ask: &Journal, syncs: &Spans, single: Rate, lines: &[Line]) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let profile = if cfg!(debug_assertions) {
-        "debug build: figures mean little"
-    } else {
-        "release"
-    };
+fn as_text(ask: &Journal, syncs: Percentiles, single: Rate, lines: &[Line]) -> String {
     let mut text = vec![
         format!(
-            "bench journal: {} events of {} bytes a line, WAL, synchronous=FULL, {cores} cores, {profile}",
-            ask.events, ask.body
+            "bench journal: {} events of {} bytes a line, WAL, synchronous=FULL, {} cores, {}",
+            ask.events,
+            ask.body,
+            cores(),
+            build()
         ),
-        format!(
-            "write of 8 KiB + fdatasync    p50 {:.0} us   p99 {:.0} us",
-            micros(syncs.percentile(50)),
-            micros(syncs.percentile(99))
-        ),
+        sync_line(syncs),
         format!(
             "bare SQLite, a commit an event    {:.0} events/s",
             single.per_second()
@@ -157,55 +158,31 @@ fn as_text(ask: &Journal, syncs: &Spans, single: Rate, lines: &[Line]) -> String
         "runs  store events/s  events a commit  append p50   p99  bare loop events/s  ratio".into(),
     ];
     for line in lines {
-        let grouped = line.store.rate.events as f64 / line.store.rate.commits.max(1) as f64;
         text.push(format!(
             "{:>4}  {:>14.0}  {:>15.1}  {:>7.0} us  {:>5.0}  {:>18.0}  {:>5.2}",
             line.runs,
-            line.store.rate.per_second(),
-            grouped,
-            micros(line.store.spans.percentile(50)),
-            micros(line.store.spans.percentile(99)),
-            line.bare.per_second(),
-            line.ratio()
+            line.store_events_per_second,
+            line.events as f64 / line.store_commits.max(1) as f64,
+            line.append_us.p50,
+            line.append_us.p99,
+            line.bare_events_per_second,
+            line.ratio
         ));
     }
     if let Some(line) = lines.iter().find(|line| line.runs == 64) {
-        let met = if line.ratio() >= TARGET {
-            "met"
-        } else {
-            "missed"
-        };
+        let met = met(line.ratio >= TARGET);
         text.push(format!("target at 64 runs: ratio {TARGET} or more: {met}"));
     }
     text.join("\n")
 }
 
-fn as_json(ask: &Journal, syncs: &Spans, single: Rate, lines: &[Line]) -> Value {
-    let lines: Vec<Value> = lines
-        .iter()
-        .map(|line| {
-            json!({
-                "runs": line.runs,
-                "store_events_per_second": line.store.rate.per_second(),
-                "store_commits": line.store.rate.commits,
-                "append_us": {
-                    "p50": micros(line.store.spans.percentile(50)),
-                    "p99": micros(line.store.spans.percentile(99)),
-                },
-                "bare_events_per_second": line.bare.per_second(),
-                "ratio": line.ratio(),
-            })
-        })
-        .collect();
+fn as_json(ask: &Journal, syncs: Percentiles, single: Rate, lines: &[Line]) -> Value {
     json!({
         "bench": "journal",
         "events": ask.events,
         "body_bytes": ask.body,
         "debug_build": cfg!(debug_assertions),
-        "fdatasync_us": {
-            "p50": micros(syncs.percentile(50)),
-            "p99": micros(syncs.percentile(99)),
-        },
+        "fdatasync_us": syncs,
         "commit_per_event_per_second": single.per_second(),
         "lines": lines,
     })

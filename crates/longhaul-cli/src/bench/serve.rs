@@ -5,15 +5,14 @@
 //! for is measured in the same run, under the same load.
 
 mod ask;
-mod client;
 mod house;
 mod measure;
 
 use clap::Args;
 use longhaul_engine::clock::Stopwatch;
-use longhaul_store::bench::Spans;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::bench::conditions::{build, cores, met};
 use crate::bench::serve::ask::Ask;
 use crate::bench::serve::measure::{Figures, Timed};
 use crate::{runtime, say};
@@ -45,30 +44,27 @@ impl Serve {
         let watch = Stopwatch::start();
         let figures = runtime::driving()?.block_on(measure::measure(&self.ask, watch))?;
         say::data(&match self.json {
-            true => self.as_json(&figures).to_string(),
+            true => self.as_json(&figures)?.to_string(),
             false => self.as_text(&figures),
         })
     }
 
     fn as_text(&self, figures: &Figures) -> String {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let profile = match cfg!(debug_assertions) {
-            true => "debug build: figures mean little",
-            false => "release",
-        };
-        let timed = |name: &str, rate: f64, spans: &Spans| {
+        let timed = |name: &str, timed: &Timed| {
             format!(
-                "{name:<34} {rate:>8.0}/s   p50 {:>6.2} ms   p99 {:>6.2} ms",
-                millis(spans.percentile(50)),
-                millis(spans.percentile(99)),
+                "{name:<34} {:>8.0}/s   p50 {:>6.2} ms   p99 {:>6.2} ms",
+                timed.per_second, timed.p50_ms, timed.p99_ms,
             )
         };
-        let (submits, shows) = (&figures.submits, &figures.shows);
-        let ratio = figures.submit_ratio();
+        let ratio = figures.submit_ratio;
         let lines = [
             format!(
-                "bench serve: {} runs in flight (a turn a second each), {} connections, store of {} MB, {cores} cores, {profile}",
-                self.ask.runs, self.ask.connections, figures.store_mb
+                "bench serve: {} runs in flight (a turn a second each), {} connections, store of {} MB, {} cores, {}",
+                self.ask.runs,
+                self.ask.connections,
+                figures.store_mb,
+                cores(),
+                build()
             ),
             format!(
                 "exec to ready                      {:.0} ms",
@@ -88,13 +84,9 @@ impl Serve {
                 figures.streams_mb,
                 figures.streams_mb * 1_024.0 / f64::from(self.ask.streams)
             ),
-            timed(
-                "group commit, same load",
-                figures.commits.rate,
-                &figures.commits.spans,
-            ),
-            timed("submit over HTTP", submits.rate, &submits.spans),
-            timed("show over HTTP", shows.rate, &shows.spans),
+            timed("group commit, same load", &figures.group_commit),
+            timed("submit over HTTP", &figures.submit),
+            timed("show over HTTP", &figures.show),
             String::new(),
             verdict("idle under 25 MB", figures.idle_mb < IDLE_MB_TARGET),
             verdict(
@@ -113,38 +105,17 @@ impl Serve {
         lines.join("\n")
     }
 
-    fn as_json(&self, figures: &Figures) -> Value {
-        let timed = |timed: &Timed| {
-            json!({
-                "per_second": timed.rate,
-                "p50_ms": millis(timed.spans.percentile(50)),
-                "p99_ms": millis(timed.spans.percentile(99)),
-            })
-        };
-        json!({
-            "bench": "serve",
-            "debug_build": cfg!(debug_assertions),
-            "runs_in_flight": self.ask.runs,
-            "connections": self.ask.connections,
-            "store_mb": figures.store_mb,
-            "ready_ms": figures.ready_ms,
-            "idle_mb": figures.idle_mb,
-            "busy_mb": figures.busy_mb,
-            "streams": self.ask.streams,
-            "streams_mb": figures.streams_mb,
-            "group_commit": timed(&figures.commits),
-            "submit": timed(&figures.submits),
-            "show": timed(&figures.shows),
-            "submit_ratio": figures.submit_ratio(),
-        })
+    fn as_json(&self, figures: &Figures) -> anyhow::Result<Value> {
+        let mut value = serde_json::to_value(figures)?;
+        value["bench"] = "serve".into();
+        value["debug_build"] = cfg!(debug_assertions).into();
+        value["runs_in_flight"] = self.ask.runs.into();
+        value["connections"] = self.ask.connections.into();
+        value["streams"] = self.ask.streams.into();
+        Ok(value)
     }
 }
 
-fn millis(nanos: u64) -> f64 {
-    nanos as f64 / 1e6
-}
-
-fn verdict(target: &str, met: bool) -> String {
-    let word = if met { "met" } else { "missed" };
-    format!("target: {target}: {word}")
+fn verdict(target: &str, is_met: bool) -> String {
+    format!("target: {target}: {}", met(is_met))
 }

@@ -7,10 +7,9 @@
 mod figures;
 mod measure;
 
-use anyhow::Context as _;
 use clap::Args;
-use tempfile::TempDir;
 
+use crate::bench::conditions;
 use crate::bench::tools::figures::Figures;
 use crate::bench::tools::measure::Bench;
 use crate::bench::turn::disk::Disk;
@@ -38,7 +37,7 @@ pub(crate) struct Tools {
 
 impl Tools {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = self.folder()?;
+        let folder = conditions::folder(self.dir.as_deref())?;
         let talk = |line: &str| {
             if !self.json {
                 say::talk(line);
@@ -52,27 +51,10 @@ impl Tools {
             result_bytes: self.result as usize,
             folder: folder.path(),
         };
-        let figures = Figures {
-            turns: self.turns,
-            rounds: self.rounds,
-            result_bytes: self.result,
-            disk,
-            measured: bench.measure(&talk)?,
-        };
+        let figures = Figures::new(&bench, disk, bench.measure(&talk)?);
         say::data(&match self.json {
-            true => figures.as_json().to_string(),
+            true => serde_json::to_string(&figures)?,
             false => figures.lines().join("\n"),
         })
-    }
-
-    fn folder(&self) -> anyhow::Result<TempDir> {
-        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        tempfile::Builder::new()
-            .prefix("longhaul-bench-")
-            .tempdir_in(&dir)
-            .with_context(|| {
-                let dir = dir.display();
-                format!("`{dir}` can't be written to; name another folder with --dir")
-            })
     }
 }

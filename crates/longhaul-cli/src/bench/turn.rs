@@ -13,22 +13,20 @@ mod life;
 pub(crate) mod setting;
 mod source;
 mod stand_in;
-pub(crate) mod words;
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
-use tempfile::TempDir;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::bench::conditions::{self, build, cores};
 use crate::bench::turn::crash::crash;
 use crate::bench::turn::disk::Disk;
 use crate::bench::turn::engine::Engine;
 use crate::bench::turn::http::OverHttp;
 use crate::bench::turn::life::{WARM_UP_TURNS, live_alone};
 use crate::bench::turn::source::{Source, Wire};
-use crate::bench::turn::words::{build, cores};
 use crate::{runtime, say};
 
 /// The length of a tool's result where none is said. Over HTTP every one of them
@@ -93,7 +91,7 @@ struct Report {
 
 impl Report {
     /// The conditions, which hold for every part.
-    fn begin(disk: &Disk) -> Self {
+    fn begin(disk: &Disk) -> anyhow::Result<Self> {
         let (cores, build) = (cores(), build());
         let conditions = format!(
             "bench turn: {cores} cores, {build}, WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up"
@@ -103,13 +101,13 @@ impl Report {
             json: Map::new(),
         };
         report.lines.extend(disk.lines());
-        report.spread(json!({
-            "build": build,
-            "cores": cores,
-            "warm_up_turns": WARM_UP_TURNS,
-        }));
-        report.spread(disk.as_json());
-        report
+        report.json.extend([
+            ("build".to_owned(), build.into()),
+            ("cores".to_owned(), cores.into()),
+            ("warm_up_turns".to_owned(), WARM_UP_TURNS.into()),
+        ]);
+        report.spread(disk)?;
+        Ok(report)
     }
 
     fn add(&mut self, lines: Vec<String>) {
@@ -117,17 +115,18 @@ impl Report {
         self.lines.extend(lines);
     }
 
-    /// Puts the fields of an object beside the others.
-    fn spread(&mut self, value: Value) {
-        if let Value::Object(fields) = value {
+    /// Puts the fields of some figures beside the others.
+    fn spread(&mut self, figures: &impl Serialize) -> anyhow::Result<()> {
+        if let Value::Object(fields) = serde_json::to_value(figures)? {
             self.json.extend(fields);
         }
+        Ok(())
     }
 }
 
 impl Turn {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = self.folder()?;
+        let folder = conditions::folder(self.dir.as_deref())?;
         if let (Some(turns), Some(url)) = (self.life_of, self.life_at.clone()) {
             let wire = self.wire;
             return live_alone(&Source::Wire { wire, url }, turns, folder.path());
@@ -137,17 +136,6 @@ impl Turn {
             true => Value::Object(report.json).to_string(),
             false => report.lines.join("\n"),
         })
-    }
-
-    fn folder(&self) -> anyhow::Result<TempDir> {
-        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        tempfile::Builder::new()
-            .prefix("longhaul-bench-")
-            .tempdir_in(&dir)
-            .with_context(|| {
-                let dir = dir.display();
-                format!("`{dir}` can't be written to; name another folder with --dir")
-            })
     }
 
     fn wants(&self, part: Part) -> bool {
@@ -162,7 +150,7 @@ impl Turn {
         };
         let result = |usual: u32| self.result.unwrap_or(usual) as usize;
         talk("measuring the disk ...");
-        let mut report = Report::begin(&Disk::measure(folder)?);
+        let mut report = Report::begin(&Disk::measure(folder)?)?;
         if self.wants(Part::Engine) {
             let engine = Engine {
                 turns: self.turns,
@@ -171,13 +159,13 @@ impl Turn {
             };
             let figures = engine.measure(&talk)?;
             report.add(figures.lines());
-            report.spread(figures.as_json());
+            report.spread(&figures)?;
         }
         if self.wants(Part::Crash) {
             talk(&format!("killing a worker {} times ...", self.kills));
             let crashes = runtime::driving()?.block_on(crash(folder, self.kills))?;
             report.add(vec![crashes.line()]);
-            report.spread(crashes.as_json());
+            report.spread(&crashes)?;
         }
         if self.wants(Part::Http) {
             let over = OverHttp {
@@ -189,7 +177,8 @@ impl Turn {
             };
             let figures = runtime::driving()?.block_on(over.measure(&talk))?;
             report.add(figures.lines());
-            report.json.insert("http".to_owned(), figures.as_json());
+            let figures = serde_json::to_value(&figures)?;
+            report.json.insert("http".to_owned(), figures);
         }
         Ok(report)
     }

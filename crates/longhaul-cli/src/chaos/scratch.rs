@@ -25,7 +25,7 @@ use crate::chaos::built_in;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::trust::asking;
-use crate::{fail, here, say};
+use crate::{fail, here, project_files, say};
 
 /// So deep may folders of agents and scripts stand in each other.
 const DEPTH_MAX: u32 = 8;
@@ -56,13 +56,7 @@ impl Scratch {
     /// The built-in project, shielded from what this user has set.
     pub(crate) fn built_in() -> anyhow::Result<Self> {
         let folder = folder()?;
-        for (path, text) in built_in::FILES {
-            let path = folder.path().join(path);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(&path, text).with_context(|| path.display().to_string())?;
-        }
+        project_files::write(folder.path(), built_in::FILES)?;
         let mut here = here::surroundings()?;
         here.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
         here.env

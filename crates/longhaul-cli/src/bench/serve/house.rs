@@ -1,15 +1,10 @@
 //! The server that is measured: this very binary, in a project and a process of
 //! its own.
-//!
-//! Never: left behind. Whatever happens to whoever holds it, it is killed and reaped.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use longhaul::assemble::{Opening, open};
@@ -18,13 +13,12 @@ use longhaul::config::surroundings::Surroundings;
 use longhaul_engine::Task;
 use longhaul_engine::clock::Stopwatch;
 use longhaul_store::Role;
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fail;
-
-/// A server that says nothing for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::bench::client::Client;
+use crate::bench::conditions;
+use crate::bench::process::OwnProcess;
+use crate::{fail, project_files};
 
 /// So many tasks fill a store at once, of so many bytes each.
 const FILL_TASKS: u64 = 64;
@@ -61,28 +55,16 @@ pub(crate) struct Project {
 
 impl Project {
     pub(crate) fn new(dir: Option<&Path>) -> anyhow::Result<Self> {
-        let dir = dir.map_or_else(std::env::temp_dir, Path::to_owned);
-        let folder = tempfile::Builder::new()
-            .prefix("longhaul-bench-")
-            .tempdir_in(&dir)
-            .with_context(|| {
-                let dir = dir.display();
-                format!("`{dir}` can't be written to; name another folder with --dir")
-            })?;
+        let folder = conditions::folder(dir)?;
         let root = folder.path().canonicalize()?;
-        for (path, text) in [
+        let files = [
             ("longhaul.toml", SETTINGS),
             ("agents/busy.md", AGENT),
             ("agents/waiter.md", WAITER),
             ("scripts/busy.yaml", SCRIPT),
             ("scripts/waiter.yaml", WAITER_SCRIPT),
-        ] {
-            let path = root.join(path);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(path, text)?;
-        }
+        ];
+        project_files::write(&root, &files)?;
         // What this user has set does not count here.
         let kept = |name: &str| ["PATH", "HOME", "TMPDIR"].contains(&name);
         let env: BTreeMap<String, String> =
@@ -138,9 +120,9 @@ impl Project {
 /// A server under way.
 #[derive(Debug)]
 pub(crate) struct Server {
-    child: Child,
-    pub(crate) address: String,
-    pub(crate) key: String,
+    process: OwnProcess,
+    address: String,
+    key: String,
     /// From exec to ready.
     pub(crate) ready_nanos: u64,
 }
@@ -148,62 +130,40 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server over the project, and waits until it is ready.
     pub(crate) fn start(project: &Project, watch: Stopwatch) -> anyhow::Result<Self> {
-        let binary = std::env::current_exe().context("this program can't find its own file")?;
         let begun = watch.nanos();
-        let mut child = Command::new(binary)
+        let mut command = OwnProcess::command()?;
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--until-eof"])
             .args(["--log", "json"])
             .current_dir(project.root())
             .env_clear()
             .envs(&project.here.env)
-            .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("a server can't be started")?;
-        let stderr = child.stderr.take().context("its words can't be read")?;
-        let (said, heard) = mpsc::channel();
-        // It reads on, so that the server never waits for whoever reads its log.
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                _ = said.send(line);
-            }
-        });
-        let mut server = Self {
-            child,
-            address: String::new(),
-            key: String::new(),
-            ready_nanos: 0,
-        };
-        loop {
-            let line = heard.recv_timeout(PATIENCE);
-            let line = line.context("the server did not become ready")?;
-            let said: Value = serde_json::from_str(&line).unwrap_or_default();
-            if said["message"] == "ready" {
-                let url = said["url"].as_str().unwrap_or_default();
-                server.address = url.trim_start_matches("http://").to_owned();
-                break;
-            }
-        }
-        server.ready_nanos = watch.nanos() - begun;
+            .stderr(Stdio::piped());
+        let (process, url) = OwnProcess::start(&mut command, |line| {
+            line["url"].as_str().filter(|_| line["message"] == "ready")
+        })?;
+        let ready_nanos = watch.nanos() - begun;
         let key = project.root().join(".longhaul/local.key");
-        server.key = fs::read_to_string(key)?.trim().to_owned();
-        Ok(server)
+        Ok(Self {
+            process,
+            address: url.trim_start_matches("http://").to_owned(),
+            key: fs::read_to_string(key)?.trim().to_owned(),
+            ready_nanos,
+        })
+    }
+
+    /// A new connection to it.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
+        Client::connect(&self.address, &self.key).await
     }
 
     /// Its resident memory in MB.
     pub(crate) fn resident_mb(&self) -> anyhow::Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))
             .context("memory can only be read on Linux")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
         Ok(kilobytes.context("the system does not say how much memory it has")? / 1024.0)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
     }
 }

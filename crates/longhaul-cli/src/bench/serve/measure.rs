@@ -6,12 +6,14 @@ use anyhow::{Context as _, bail};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_store::bench::Spans;
+use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::bench::client::Client;
+use crate::bench::cost::{Percentiles, micros};
 use crate::bench::load::Load;
 use crate::bench::serve::ask::Ask;
-use crate::bench::serve::client::Client;
 use crate::bench::serve::house::{Project, Server};
 use crate::say;
 
@@ -23,31 +25,37 @@ const LOOKS_MAX: u32 = 600;
 const LOOK_EVERY: Millis = Millis(50);
 
 /// Everything that was measured.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) store_mb: u64,
     pub(crate) ready_ms: f64,
     pub(crate) idle_mb: f64,
     pub(crate) busy_mb: f64,
     pub(crate) streams_mb: f64,
-    pub(crate) commits: Timed,
-    pub(crate) submits: Timed,
-    pub(crate) shows: Timed,
-}
-
-impl Figures {
+    pub(crate) group_commit: Timed,
+    pub(crate) submit: Timed,
+    pub(crate) show: Timed,
     /// The slowest submits against the slowest group commits.
-    pub(crate) fn submit_ratio(&self) -> f64 {
-        let commit = self.commits.spans.percentile(99).max(1);
-        self.submits.spans.percentile(99) as f64 / commit as f64
-    }
+    pub(crate) submit_ratio: f64,
 }
 
 /// Requests, how many a second and how long each.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Timed {
-    pub(crate) rate: f64,
-    pub(crate) spans: Spans,
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+}
+
+impl Timed {
+    fn new(per_second: f64, spans: &Spans) -> Self {
+        let us = Percentiles::in_micros(spans);
+        Self {
+            per_second,
+            p50_ms: us.p50 / 1e3,
+            p99_ms: us.p99 / 1e3,
+        }
+    }
 }
 
 /// Measures everything, one after another.
@@ -73,10 +81,7 @@ pub(crate) async fn measure(ask: &Ask, watch: Stopwatch) -> anyhow::Result<Figur
     };
     let file = project.root().join("bare.db");
     let bare = tokio::task::spawn_blocking(move || load.measure(&file, watch)).await??;
-    let commits = Timed {
-        rate: bare.rate.per_second(),
-        spans: bare.spans,
-    };
+    let group_commit = Timed::new(bare.rate.per_second(), &bare.spans);
     let crowd = Crowd {
         server: &server,
         connections: ask.connections,
@@ -84,21 +89,22 @@ pub(crate) async fn measure(ask: &Ask, watch: Stopwatch) -> anyhow::Result<Figur
         watch,
     };
     let body = json!({ "agent": "busy", "inbox": "aside", "input": "x".repeat(200) }).to_string();
-    let submits = crowd
+    let submit = crowd
         .time("POST", vec!["/v1/runs".to_owned()], &body)
         .await?;
     let busy_mb = server.resident_mb()?;
     let shows = runs.iter().map(|run| format!("/v1/runs/{run}")).collect();
-    let shows = crowd.time("GET", shows, "").await?;
+    let show = crowd.time("GET", shows, "").await?;
     Ok(Figures {
         store_mb,
-        ready_ms: server.ready_nanos as f64 / 1e6,
+        ready_ms: micros(server.ready_nanos) / 1e3,
         idle_mb,
         busy_mb,
         streams_mb,
-        commits,
-        submits,
-        shows,
+        submit_ratio: submit.p99_ms / group_commit.p99_ms.max(f64::MIN_POSITIVE),
+        group_commit,
+        submit,
+        show,
     })
 }
 
@@ -108,7 +114,7 @@ async fn rest(span: Millis) {
 
 /// What streams on which nothing happens cost, in MB.
 async fn streams(server: &Server, count: u32) -> anyhow::Result<f64> {
-    let mut client = Client::connect(server).await?;
+    let mut client = server.connect().await?;
     let body = json!({ "agent": "waiter", "input": "x" }).to_string();
     let (status, run) = client.ask("POST", "/v1/runs", &body).await?;
     if status != 201 {
@@ -124,7 +130,7 @@ async fn streams(server: &Server, count: u32) -> anyhow::Result<f64> {
     let before = server.resident_mb()?;
     let mut open = Vec::new();
     for _ in 0..count {
-        let mut client = Client::connect(server).await?;
+        let mut client = server.connect().await?;
         client.listen(&format!("/v1/runs/{id}/events")).await?;
         open.push(client);
     }
@@ -134,7 +140,7 @@ async fn streams(server: &Server, count: u32) -> anyhow::Result<f64> {
 
 /// Submits runs and waits until all of them are at work.
 async fn in_flight(server: &Server, count: u32) -> anyhow::Result<Vec<String>> {
-    let mut client = Client::connect(server).await?;
+    let mut client = server.connect().await?;
     let body = json!({ "agent": "busy", "input": "look" }).to_string();
     let mut runs = Vec::new();
     for _ in 0..count {
@@ -184,7 +190,7 @@ impl Crowd<'_> {
         let mut crowd = JoinSet::new();
         let begun = watch.nanos();
         for first in 0..self.connections as usize {
-            let mut client = Client::connect(self.server).await?;
+            let mut client = self.server.connect().await?;
             let (paths, body) = (paths.clone(), body.to_owned());
             crowd.spawn(async move {
                 let mut spans = Vec::new();
@@ -205,9 +211,6 @@ impl Crowd<'_> {
             spans.extend(done.context("a client was lost")??);
         }
         let took = (watch.nanos() - begun) as f64 / 1e9;
-        Ok(Timed {
-            rate: spans.len() as f64 / took,
-            spans: Spans::new(spans),
-        })
+        Ok(Timed::new(spans.len() as f64 / took, &Spans::new(spans)))
     }
 }

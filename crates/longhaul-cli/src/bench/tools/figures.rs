@@ -2,11 +2,12 @@
 //!
 //! Never: a figure without its conditions.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::bench::tools::measure::{CALLS, Measured, Pair, Took};
+use crate::bench::conditions::{build, cores, met};
+use crate::bench::cost::TurnCost;
+use crate::bench::tools::measure::{Bench, CALLS, Measured};
 use crate::bench::turn::disk::Disk;
-use crate::bench::turn::words::{build, cores, met};
 
 /// CPU of a call apart from its commit, in microseconds.
 const CPU_US_TARGET: f64 = 100.0;
@@ -15,44 +16,42 @@ const CPU_US_TARGET: f64 = 100.0;
 const TOLD_US_MIN: f64 = 5.0;
 
 /// What was measured, and under which conditions.
+#[derive(Debug, Serialize)]
 pub(crate) struct Figures {
-    pub(crate) turns: u32,
-    pub(crate) rounds: u32,
-    pub(crate) result_bytes: u32,
-    pub(crate) disk: Disk,
-    pub(crate) measured: Measured,
+    build: &'static str,
+    cores: usize,
+    turns: u32,
+    rounds: u32,
+    result_bytes: usize,
+    calls_at_once: u32,
+    #[serde(flatten)]
+    disk: Disk,
+    #[serde(flatten)]
+    measured: Measured,
+    /// CPU of a call that commits for itself, without the commit.
+    in_a_row_cpu_us_per_call_apart_from_commit: f64,
+    difference_us_that_can_be_told: f64,
+    target_cpu_us: f64,
 }
 
 impl Figures {
-    /// CPU of a call that commits for itself, without the commit. It is a small
-    /// difference of two large figures: below nothing it says nothing.
-    fn in_a_row_apart(&self) -> f64 {
-        let pair = &self.measured.in_a_row;
-        let apart = pair.cpu_us_per_call() - pair.commits_per_call() * self.measured.append_cpu_us;
-        apart.max(0.0)
-    }
-
-    pub(crate) fn as_json(&self) -> Value {
-        let measured = &self.measured;
-        let mut json = json!({
-            "build": build(),
-            "cores": cores(),
-            "turns": self.turns,
-            "rounds": self.rounds,
-            "result_bytes": self.result_bytes,
-            "calls_at_once": CALLS,
-            "append_cpu_us": measured.append_cpu_us,
-            "schema_check_cpu_ns": measured.check_cpu_us * 1_000.0,
-            "side_by_side": pair_json(&measured.side_by_side),
-            "in_a_row": pair_json(&measured.in_a_row),
-            "in_a_row_cpu_us_per_call_apart_from_commit": self.in_a_row_apart(),
-            "difference_us_that_can_be_told": TOLD_US_MIN,
-            "target_cpu_us": CPU_US_TARGET,
-        });
-        if let (Value::Object(fields), Value::Object(disk)) = (&mut json, self.disk.as_json()) {
-            fields.extend(disk);
+    pub(crate) fn new(bench: &Bench<'_>, disk: Disk, measured: Measured) -> Self {
+        let row = &measured.in_a_row;
+        let apart = row.cpu_us_per_call - row.commits_per_call * measured.append_cpu_us;
+        Self {
+            build: build(),
+            cores: cores(),
+            turns: bench.turns,
+            rounds: bench.rounds,
+            result_bytes: bench.result_bytes,
+            calls_at_once: CALLS,
+            disk,
+            // It is a small difference of two large figures: below nothing it says nothing.
+            in_a_row_cpu_us_per_call_apart_from_commit: apart.max(0.0),
+            measured,
+            difference_us_that_can_be_told: TOLD_US_MIN,
+            target_cpu_us: CPU_US_TARGET,
         }
-        json
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -73,7 +72,7 @@ impl Figures {
         ));
         lines.push(format!(
             "a check against the schema    {:.0} ns CPU",
-            measured.check_cpu_us * 1_000.0
+            measured.schema_check_cpu_ns
         ));
         lines.push(String::new());
         lines.push(
@@ -94,21 +93,22 @@ impl Figures {
 
     fn verdicts(&self) -> Vec<String> {
         let (beside, row) = (&self.measured.side_by_side, &self.measured.in_a_row);
-        let (one, apart) = (beside.cpu_us_per_call(), self.in_a_row_apart());
+        let one = beside.cpu_us_per_call;
+        let apart = self.in_a_row_cpu_us_per_call_apart_from_commit;
         vec![
             format!(
                 "side by side  {} CPU for each further call, with {:.2} commits (target {CPU_US_TARGET:.0} us: {}); \
                  {CALLS} calls cost {:.2} of one",
                 told(one),
-                beside.commits_per_call(),
+                beside.commits_per_call,
                 met(one <= CPU_US_TARGET),
-                beside.several.cpu_us_per_turn() / beside.one.cpu_us_per_turn().max(1.0),
+                beside.several.cpu_us_per_turn / beside.one.cpu_us_per_turn.max(1.0),
             ),
             format!(
                 "one by one    {} CPU for each further call, with {:.2} commits; {} apart from them \
                  (target {CPU_US_TARGET:.0} us: {})",
-                told(row.cpu_us_per_call()),
-                row.commits_per_call(),
+                told(row.cpu_us_per_call),
+                row.commits_per_call,
                 told(apart),
                 met(apart <= CPU_US_TARGET),
             ),
@@ -124,29 +124,11 @@ fn told(us: f64) -> String {
     }
 }
 
-fn row(name: &str, calls: u32, took: &Took) -> String {
+fn row(name: &str, calls: u32, took: &TurnCost) -> String {
     format!(
         "{name:<15}  {calls:>12}  {:>14.2}  {:>13.0}  {:>14.0}",
-        took.commits_per_turn(),
-        took.cpu_us_per_turn(),
-        took.wall_us_per_turn(),
+        took.commits_per_turn, took.cpu_us_per_turn, took.wall_us_per_turn,
     )
-}
-
-fn pair_json(pair: &Pair) -> Value {
-    let took = |took: &Took| {
-        json!({
-            "commits_per_turn": took.commits_per_turn(),
-            "cpu_us_per_turn": took.cpu_us_per_turn(),
-            "wall_us_per_turn": took.wall_us_per_turn(),
-        })
-    };
-    json!({
-        "one": took(&pair.one),
-        "several": took(&pair.several),
-        "commits_per_call": pair.commits_per_call(),
-        "cpu_us_per_call": pair.cpu_us_per_call(),
-    })
 }
 
 #[cfg(test)]

@@ -6,14 +6,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_engine::toolbox::Equipped;
 use longhaul_model::scripted::{Script, ScriptedModel};
+use longhaul_store::SqliteStore;
+use serde::Serialize;
 use serde_json::json;
 
+use crate::bench::cost::{Meter, TurnCost};
 use crate::bench::load::Load;
 use crate::bench::turn::setting::{Echo, drive, longhaul_with, store, task};
 use crate::cpu::cpu_us;
@@ -37,54 +41,29 @@ pub(crate) struct Bench<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// What one run took.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Took {
-    turns: u32,
-    commits: u64,
-    cpu_us: f64,
-    wall_us: f64,
-}
-
-impl Took {
-    pub(crate) fn commits_per_turn(&self) -> f64 {
-        self.commits as f64 / f64::from(self.turns)
-    }
-
-    pub(crate) fn cpu_us_per_turn(&self) -> f64 {
-        self.cpu_us / f64::from(self.turns)
-    }
-
-    pub(crate) fn wall_us_per_turn(&self) -> f64 {
-        self.wall_us / f64::from(self.turns)
-    }
-}
-
-/// The same turns with one call and with several.
-#[derive(Debug, Clone, Copy)]
+/// The same turns with one call and with several, and what each call beyond the first costs.
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Pair {
-    pub(crate) one: Took,
-    pub(crate) several: Took,
+    pub(crate) one: TurnCost,
+    pub(crate) several: TurnCost,
+    pub(crate) commits_per_call: f64,
+    pub(crate) cpu_us_per_call: f64,
 }
 
 impl Pair {
-    fn each(few: f64, many: f64) -> f64 {
-        (many - few) / f64::from(CALLS - 1)
-    }
-
-    /// CPU of each call beyond the first.
-    pub(crate) fn cpu_us_per_call(&self) -> f64 {
-        Self::each(self.one.cpu_us_per_turn(), self.several.cpu_us_per_turn())
-    }
-
-    /// Commits of each call beyond the first.
-    pub(crate) fn commits_per_call(&self) -> f64 {
-        Self::each(self.one.commits_per_turn(), self.several.commits_per_turn())
+    fn new(one: TurnCost, several: TurnCost) -> Self {
+        let each = |few: f64, many: f64| (many - few) / f64::from(CALLS - 1);
+        Self {
+            one,
+            several,
+            commits_per_call: each(one.commits_per_turn, several.commits_per_turn),
+            cpu_us_per_call: each(one.cpu_us_per_turn, several.cpu_us_per_turn),
+        }
     }
 }
 
 /// What was measured.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     /// Calls that go side by side.
     pub(crate) side_by_side: Pair,
@@ -93,19 +72,19 @@ pub(crate) struct Measured {
     /// CPU of an append of one event with its commit, by the store alone.
     pub(crate) append_cpu_us: f64,
     /// CPU of the check of one input against its schema.
-    pub(crate) check_cpu_us: f64,
+    pub(crate) schema_check_cpu_ns: f64,
 }
 
 impl Bench<'_> {
     pub(crate) fn measure(&self, talk: &dyn Fn(&str)) -> anyhow::Result<Measured> {
-        let check_cpu_us = self.check()?;
+        let schema_check_cpu_ns = self.check()? * 1e3;
         talk("appending without an engine ...");
         let append_cpu_us = self.append()?;
         Ok(Measured {
             side_by_side: self.pair(EffectClass::Keyed, talk)?,
             in_a_row: self.pair(EffectClass::Once, talk)?,
             append_cpu_us,
-            check_cpu_us,
+            schema_check_cpu_ns,
         })
     }
 
@@ -135,48 +114,46 @@ impl Bench<'_> {
     /// The cheapest of some rounds, which take turns: what disturbs one of them
     /// disturbs the other too.
     fn pair(&self, class: EffectClass, talk: &dyn Fn(&str)) -> anyhow::Result<Pair> {
-        let mut best: Option<Pair> = None;
+        let mut costs = Vec::new();
         for round in 1..=self.rounds {
             talk(&format!("{class:?} calls, round {round} ..."));
             let one = self.live(class, 1, round)?;
-            let several = self.live(class, CALLS, round)?;
-            let cheaper = |a: Took, b: Took| if a.cpu_us < b.cpu_us { a } else { b };
-            best = Some(match best {
-                None => Pair { one, several },
-                Some(best) => Pair {
-                    one: cheaper(best.one, one),
-                    several: cheaper(best.several, several),
-                },
-            });
+            costs.push((one, self.live(class, CALLS, round)?));
         }
-        best.ok_or_else(|| anyhow::anyhow!("no round was made"))
+        let cheapest = |cost: fn(&(TurnCost, TurnCost)) -> TurnCost| {
+            let by_cpu =
+                |a: &TurnCost, b: &TurnCost| a.cpu_us_per_turn.total_cmp(&b.cpu_us_per_turn);
+            costs.iter().map(cost).min_by(by_cpu)
+        };
+        let pair = cheapest(|cost| cost.0).zip(cheapest(|cost| cost.1));
+        pair.map(|(one, several)| Pair::new(one, several))
+            .context("no round was made")
     }
 
-    fn live(&self, class: EffectClass, calls: u32, round: u32) -> anyhow::Result<Took> {
+    fn live(&self, class: EffectClass, calls: u32, round: u32) -> anyhow::Result<TurnCost> {
         let name = format!("{class:?}-{calls}-{round}.db").to_lowercase();
         let file = self.folder.join(name);
         runtime::driving()?.block_on(async {
             let store = Arc::new(store(&file)?);
-            let mut took = Took {
-                turns: self.turns,
-                commits: 0,
-                cpu_us: 0.0,
-                wall_us: 0.0,
-            };
-            for turns in [WARM_UP_TURNS, self.turns] {
-                let script = Script::parse("bench", &script(turns, calls))?;
-                let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
-                let echo = Echo::new(self.result_bytes, class)?;
-                let longhaul = longhaul_with(&store, Arc::new(model), echo)?;
-                let run = longhaul.submit(task()).await?;
-                let before = (store.commits(), cpu_us(), Stopwatch::start());
-                drive(&longhaul, &[run], turns).await?;
-                took.commits = store.commits() - before.0;
-                took.cpu_us = cpu_us() - before.1;
-                took.wall_us = before.2.nanos() as f64 / 1_000.0;
-            }
-            Ok(took)
+            self.drive(&store, WARM_UP_TURNS, (class, calls)).await?;
+            self.drive(&store, self.turns, (class, calls)).await
         })
+    }
+
+    async fn drive(
+        &self,
+        store: &Arc<SqliteStore>,
+        turns: u32,
+        (class, calls): (EffectClass, u32),
+    ) -> anyhow::Result<TurnCost> {
+        let script = Script::parse("bench", &script(turns, calls))?;
+        let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
+        let echo = Echo::new(self.result_bytes, class)?;
+        let longhaul = longhaul_with(store, Arc::new(model), echo)?;
+        let run = longhaul.submit(task()).await?;
+        let meter = Meter::start(store);
+        drive(&longhaul, &[run], turns).await?;
+        Ok(meter.cost(turns))
     }
 }
 

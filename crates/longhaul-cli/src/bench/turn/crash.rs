@@ -14,52 +14,44 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{ReadAsk, Store};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
+use longhaul_store::bench::Spans;
 use longhaul_store::{Options, Role, SqliteStore, open};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::bench::turn::words::met;
+use crate::bench::conditions::met;
+use crate::bench::cost::micros;
 use crate::demo::worker::WorkerProcess;
+use crate::project_files;
 
 /// What the crashes came to.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Crashes {
     kills: u32,
-    lost: usize,
-    repeated: usize,
+    runs_lost: usize,
+    model_calls_repeated: usize,
     results_repeated: usize,
-    recovery_ms: Vec<f64>,
+    recovery_ms: Recovery,
+}
+
+/// How long it took until the run went on.
+#[derive(Debug, Default, Serialize)]
+struct Recovery {
+    p50: f64,
+    max: f64,
 }
 
 impl Crashes {
-    /// The recovery of which so many percent were no slower.
-    fn percentile(&self, percent: usize) -> f64 {
-        let mut sorted = self.recovery_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-        sorted.get(place).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn as_json(&self) -> Value {
-        json!({
-            "kills": self.kills,
-            "runs_lost": self.lost,
-            "model_calls_repeated": self.repeated,
-            "results_repeated": self.results_repeated,
-            "recovery_ms": { "p50": self.percentile(50), "max": self.percentile(100) },
-        })
-    }
-
     pub(crate) fn line(&self) -> String {
         format!(
             "W7  {} kills: {} runs lost, {} model calls asked again, {} recorded results repeated; \
              from the start of a new process to its first fact p50 {:.0} ms, max {:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
             self.kills,
-            self.lost,
-            self.repeated,
+            self.runs_lost,
+            self.model_calls_repeated,
             self.results_repeated,
-            self.percentile(50),
-            self.percentile(100),
-            met(self.percentile(50) <= RECOVERY_MS_TARGET),
+            self.recovery_ms.p50,
+            self.recovery_ms.max,
+            met(self.recovery_ms.p50 <= RECOVERY_MS_TARGET),
         )
     }
 }
@@ -83,16 +75,21 @@ pub(crate) async fn crash(folder: &Path, kills: u32) -> anyhow::Result<Crashes> 
         kills,
         ..Crashes::default()
     };
+    let mut spans = Vec::new();
     for _ in 0..kills {
         let (mut worker, took) = start(&folder, &store, run).await?;
-        crashes.recovery_ms.push(took);
+        spans.push(took);
         SystemClock.sleep(LIVES).await;
         worker.kill().await?;
     }
     let (mut worker, took) = start(&folder, &store, run).await?;
-    crashes.recovery_ms.push(took);
+    spans.push(took);
     // The first start recovered nothing.
-    crashes.recovery_ms.remove(0);
+    let spans = Spans::new(spans.split_off(1));
+    crashes.recovery_ms = Recovery {
+        p50: micros(spans.percentile(50)) / 1e3,
+        max: micros(spans.percentile(100)) / 1e3,
+    };
     let until = SystemClock.monotonic().plus(PATIENCE);
     let journal = loop {
         let row = store.row(run).await?;
@@ -114,7 +111,7 @@ async fn start(
     folder: &Path,
     store: &SqliteStore,
     run: RunId,
-) -> anyhow::Result<(WorkerProcess, f64)> {
+) -> anyhow::Result<(WorkerProcess, u64)> {
     let last = store.row(run).await?.map_or(Seq::START, |row| row.last);
     let watch = Stopwatch::start();
     let worker = WorkerProcess::start(folder)?;
@@ -126,7 +123,7 @@ async fn start(
             limit: 1,
         };
         if !store.read(ask).await?.entries.is_empty() {
-            return Ok((worker, watch.nanos() as f64 / 1_000_000.0));
+            return Ok((worker, watch.nanos()));
         }
         if SystemClock.monotonic() > until {
             bail!("a worker wrote nothing");
@@ -142,7 +139,7 @@ fn count(journal: &[Entry], crashes: &mut Crashes) {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these bear on a crash")]
         match &entry.event {
             Event::TurnFailed(failed) if failed.failure.class == FailureClass::Lost => {
-                crashes.repeated += 1;
+                crashes.model_calls_repeated += 1;
             }
             Event::TurnCompleted(done) => drop(turns.insert(done.turn)),
             Event::ToolCompleted(ended) => drop(calls.insert(ended.call)),
@@ -152,7 +149,7 @@ fn count(journal: &[Entry], crashes: &mut Crashes) {
             Event::ToolStarted(started) => {
                 crashes.results_repeated += usize::from(calls.contains(&started.call));
             }
-            Event::RunFailed(_) | Event::RunCancelled(_) => crashes.lost += 1,
+            Event::RunFailed(_) | Event::RunCancelled(_) => crashes.runs_lost += 1,
             _ => {}
         }
     }
@@ -201,13 +198,7 @@ fn write_project(folder: &Path) -> anyhow::Result<()> {
             "replies:\n  - text: Looking.\n    tools: [{ name: vault_list, input: {} }]\n    delay: 5ms\n  - text: Done.\nloop: { from: 0, to: 1, times: 400 }\n",
         ),
     ];
-    for (name, text) in files {
-        let path = folder.join(name);
-        let parent = path.parent().context("a folder")?;
-        std::fs::create_dir_all(parent)?;
-        std::fs::write(&path, text)?;
-    }
-    Ok(())
+    project_files::write(folder, &files)
 }
 
 async fn submit(folder: &Path) -> anyhow::Result<RunId> {

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::time::Millis;
-use longhaul_engine::clock::Stopwatch;
+use serde::Serialize;
 
+use crate::bench::conditions::cores;
+use crate::bench::cost::{Meter, TurnCost};
 use crate::bench::turn::life::warm_up;
 use crate::bench::turn::setting::{drive, longhaul, store, task};
 use crate::bench::turn::source::{Source, Wire, write_script};
 use crate::bench::turn::stand_in::StandIn;
-use crate::cpu::cpu_us;
 
 /// So many turns has each run of the crowd.
 pub(crate) const TURNS: u32 = 10;
@@ -24,52 +25,28 @@ pub(crate) struct Crowd<'a> {
     pub(crate) result_bytes: usize,
     /// Where the mock finds its scripts.
     pub(crate) scripts: &'a Path,
+    /// What a turn of one run alone costs.
+    pub(crate) one_run: TurnCost,
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Crowded {
-    runs: u32,
-    latency: Millis,
-    commits: u64,
-    cpu_us: f64,
-    mock_cpu_us: f64,
-    wall_us: f64,
-}
-
-impl Crowded {
-    fn turns(&self) -> f64 {
-        f64::from(self.runs) * f64::from(TURNS)
-    }
-
-    pub(crate) fn turns_per_second(&self) -> f64 {
-        self.turns() * 1e6 / self.wall_us.max(1.0)
-    }
-
-    pub(crate) fn commits_per_turn(&self) -> f64 {
-        self.commits as f64 / self.turns()
-    }
-
-    pub(crate) fn cpu_us_per_turn(&self) -> f64 {
-        self.cpu_us / self.turns()
-    }
-
-    pub(crate) fn mock_cpu_us_per_turn(&self) -> f64 {
-        self.mock_cpu_us / self.turns()
-    }
-
+    pub(crate) runs: u32,
+    turns: u32,
+    latency_ms: u64,
+    pub(crate) turns_per_second: f64,
+    #[serde(flatten)]
+    pub(crate) cost: TurnCost,
+    pub(crate) mock_cpu_us_per_turn: f64,
+    /// CPU as a multiple of that of one run alone.
+    pub(crate) cpu_to_one_run: f64,
     /// The turns a second for which these cores suffice, with the mock on them.
-    pub(crate) fn allowed_per_second(&self, cores: usize) -> f64 {
-        let both = self.cpu_us_per_turn() + self.mock_cpu_us_per_turn();
-        cores as f64 * 1e6 / both.max(1.0)
-    }
-
-    /// The turns a second if nothing but the model took time: a run asks once more
-    /// than it has turns.
-    pub(crate) fn ideal_per_second(&self) -> f64 {
-        let wait = self.latency.0.max(1) as f64 / 1_000.0;
-        self.turns() / (wait * f64::from(TURNS + 1))
-    }
+    pub(crate) allowed_per_second: f64,
+    pub(crate) share_of_allowed: f64,
+    /// The turns a second if nothing but the model took time; `None` for one that takes none.
+    pub(crate) ideal_per_second: Option<f64>,
+    pub(crate) share_of_ideal: Option<f64>,
 }
 
 impl Crowd<'_> {
@@ -87,16 +64,29 @@ impl Crowd<'_> {
         let tasks = (0..self.runs).map(|_| task()).collect();
         let submitted = longhaul.submit_all(tasks).await?;
         let mock_before = mock.counted().await?.cpu_us;
-        let before = (store.commits(), cpu_us(), Stopwatch::start());
+        let turns = self.runs * TURNS;
+        let meter = Meter::start(&store);
         drive(&longhaul, submitted.runs(), TURNS).await?;
-        let wall_us = before.2.nanos() as f64 / 1_000.0;
+        let cost = meter.cost(turns);
+        let mock_cpu_us = (mock.counted().await?.cpu_us - mock_before) / f64::from(turns);
+        let turns_per_second = 1e6 / cost.wall_us_per_turn.max(f64::MIN_POSITIVE);
+        let both_us = cost.cpu_us_per_turn + mock_cpu_us;
+        let allowed_per_second = cores() as f64 * 1e6 / both_us.max(1.0);
+        // A run asks once more than it has turns.
+        let waits_ms = latency.0 as f64 * f64::from(TURNS + 1);
+        let ideal_per_second = (latency.0 > 0).then(|| f64::from(turns) * 1e3 / waits_ms);
         Ok(Crowded {
             runs: self.runs,
-            latency,
-            commits: store.commits() - before.0,
-            cpu_us: cpu_us() - before.1,
-            mock_cpu_us: mock.counted().await?.cpu_us - mock_before,
-            wall_us,
+            turns: TURNS,
+            latency_ms: latency.0,
+            turns_per_second,
+            cost,
+            mock_cpu_us_per_turn: mock_cpu_us,
+            cpu_to_one_run: cost.cpu_us_per_turn / self.one_run.cpu_us_per_turn.max(1.0),
+            allowed_per_second,
+            share_of_allowed: turns_per_second / allowed_per_second,
+            ideal_per_second,
+            share_of_ideal: ideal_per_second.map(|ideal| turns_per_second / ideal),
         })
     }
 }

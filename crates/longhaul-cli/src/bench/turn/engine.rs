@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use crate::bench::conditions::met;
 use crate::bench::turn::life::{Life, Lived};
 use crate::bench::turn::source::Source;
-use crate::bench::turn::words::met;
 use crate::runtime;
 
 /// So many turns has each life.
@@ -29,6 +29,7 @@ pub(crate) struct Engine<'a> {
 }
 
 /// What came of it.
+#[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     result_bytes: usize,
     lives: Vec<Lived>,
@@ -56,25 +57,6 @@ impl Engine<'_> {
 }
 
 impl Figures {
-    pub(crate) fn as_json(&self) -> Value {
-        let lives = self.lives.iter().map(|lived| {
-            json!({
-                "turns": lived.turns,
-                "commits_per_turn": lived.commits_per_turn(),
-                "cpu_us_per_turn": lived.cpu_us_per_turn(),
-                "wall_us_per_turn": lived.wall_us_per_turn(),
-                "stored_bytes_per_turn": lived.stored_per_turn(),
-                "said_bytes_per_turn": lived.said_per_turn(),
-                "stored_per_said": lived.stored_per_said(),
-                "recovery_fold_ms": lived.fold_ms,
-            })
-        });
-        json!({
-            "result_bytes": self.result_bytes,
-            "lives": lives.collect::<Vec<_>>(),
-        })
-    }
-
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!(
@@ -88,12 +70,12 @@ impl Figures {
             lines.push(format!(
                 "{:>5}  {:>14.2}  {:>13.0}  {:>14.0}  {:>12.0}  {:>11.2}  {:>15.1} ms",
                 lived.turns,
-                lived.commits_per_turn(),
-                lived.cpu_us_per_turn(),
-                lived.wall_us_per_turn(),
-                lived.stored_per_turn(),
-                lived.stored_per_said(),
-                lived.fold_ms,
+                lived.cost.commits_per_turn,
+                lived.cost.cpu_us_per_turn,
+                lived.cost.wall_us_per_turn,
+                lived.stored_bytes_per_turn,
+                lived.stored_per_said,
+                lived.recovery_fold_ms,
             ));
         }
         lines.push(String::new());
@@ -105,21 +87,21 @@ impl Figures {
         let (Some(first), Some(last)) = (self.lives.first(), self.lives.last()) else {
             return Vec::new();
         };
-        let growth = last.cpu_us_per_turn() / first.cpu_us_per_turn().max(1.0);
+        let growth = last.cost.cpu_us_per_turn / first.cost.cpu_us_per_turn.max(1.0);
         vec![
             format!(
                 "W1  {:.0} us CPU a turn at {} turns with {:.2} commits a turn (target {CPU_US_TARGET:.0} us: {})",
-                first.cpu_us_per_turn(),
+                first.cost.cpu_us_per_turn,
                 first.turns,
-                first.commits_per_turn(),
-                met(first.cpu_us_per_turn() <= CPU_US_TARGET),
+                first.cost.commits_per_turn,
+                met(first.cost.cpu_us_per_turn <= CPU_US_TARGET),
             ),
             format!(
                 "W2  {:.2} bytes stored for a byte said at {} turns (target {BYTES_TARGET}: {}); \
                  CPU a turn at {} turns is {growth:.2} of that at {}",
-                last.stored_per_said(),
+                last.stored_per_said,
                 last.turns,
-                met(last.stored_per_said() <= BYTES_TARGET),
+                met(last.stored_per_said <= BYTES_TARGET),
                 last.turns,
                 first.turns,
             ),

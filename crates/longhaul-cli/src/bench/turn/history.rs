@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_engine::clock::Stopwatch;
+use serde::Serialize;
 
 use crate::bench::turn::life::warm_up;
 use crate::bench::turn::setting::{drive, longhaul, store, task};
@@ -35,24 +36,27 @@ pub(crate) struct History<'a> {
 }
 
 /// What a turn took at one length of the history.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Row {
     pub(crate) messages: u32,
-    pub(crate) body_bytes: f64,
-    pub(crate) cpu_us: f64,
-    pub(crate) wall_us: f64,
+    pub(crate) body_bytes_per_turn: f64,
+    pub(crate) cpu_us_per_turn: f64,
+    pub(crate) wall_us_per_turn: f64,
+    /// CPU as a multiple of the first row's.
+    pub(crate) cpu_to_first: f64,
+    /// CPU for each byte that is sent more than in the first row.
+    pub(crate) cpu_ns_per_additional_byte: Option<f64>,
 }
 
 impl Row {
-    /// CPU as a multiple of another row's.
-    pub(crate) fn growth(&self, first: &Self) -> f64 {
-        self.cpu_us / first.cpu_us.max(1.0)
-    }
-
-    /// Nanoseconds of CPU for each byte that this row sends more than another.
-    pub(crate) fn nanos_per_byte(&self, first: &Self) -> Option<f64> {
-        let more = self.body_bytes - first.body_bytes;
-        (more > 0.0).then(|| (self.cpu_us - first.cpu_us) * 1_000.0 / more)
+    fn compared(self, first: &Self) -> Self {
+        let cpu_us = self.cpu_us_per_turn - first.cpu_us_per_turn;
+        let bytes = self.body_bytes_per_turn - first.body_bytes_per_turn;
+        Self {
+            cpu_to_first: self.cpu_us_per_turn / first.cpu_us_per_turn.max(1.0),
+            cpu_ns_per_additional_byte: (bytes > 0.0).then(|| cpu_us * 1e3 / bytes),
+            ..self
+        }
     }
 }
 
@@ -144,16 +148,26 @@ impl Watched {
     fn rows(&self) -> anyhow::Result<Vec<Row>> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let turns = f64::from(WINDOW_TURNS);
-        let rows = seen.chunks(2).map(|pair| match pair {
-            [begin, end] if begin.length == end.length => Ok(Row {
+        let mut rows: Vec<Row> = Vec::new();
+        for pair in seen.chunks(2) {
+            let [begin, end] = pair else {
+                bail!("a question was asked twice, so the history can't be measured");
+            };
+            if begin.length != end.length {
+                bail!("a question was asked twice, so the history can't be measured");
+            }
+            let row = Row {
                 messages: begin.length,
-                body_bytes: (end.body_bytes - begin.body_bytes) as f64 / turns,
-                cpu_us: (end.cpu_us - begin.cpu_us) / turns,
-                wall_us: (end.wall_us - begin.wall_us) / turns,
-            }),
-            _ => bail!("a question was asked twice, so the history can't be measured"),
-        });
-        rows.collect()
+                body_bytes_per_turn: (end.body_bytes - begin.body_bytes) as f64 / turns,
+                cpu_us_per_turn: (end.cpu_us - begin.cpu_us) / turns,
+                wall_us_per_turn: (end.wall_us - begin.wall_us) / turns,
+                cpu_to_first: 1.0,
+                cpu_ns_per_additional_byte: None,
+            };
+            let first = rows.first().copied();
+            rows.push(first.map_or(row, |first| row.compared(&first)));
+        }
+        Ok(rows)
     }
 }
 

@@ -6,14 +6,14 @@
 use std::path::Path;
 
 use longhaul_core::time::Millis;
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use crate::bench::conditions::{cores, met};
 use crate::bench::turn::crowd::{Crowd, Crowded, TURNS};
 use crate::bench::turn::history::{History, Row, WINDOW_TURNS};
 use crate::bench::turn::life::{Life, Lived, WARM_UP_TURNS};
 use crate::bench::turn::source::{Source, Wire, write_script};
 use crate::bench::turn::stand_in::StandIn;
-use crate::bench::turn::words::{cores, met};
 
 /// So many turns has the one run.
 const ONE_RUN_TURNS: u32 = 50;
@@ -44,14 +44,16 @@ pub(crate) struct OverHttp<'a> {
 }
 
 /// What came of it.
+#[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     wire: Wire,
-    runs: u32,
     result_bytes: usize,
-    one: Lived,
+    mock_on_same_cores: bool,
+    one_run: Lived,
+    window_turns: u32,
     history: Vec<Row>,
     crowd: Crowded,
-    slow: Crowded,
+    crowd_with_latency: Crowded,
 }
 
 impl OverHttp<'_> {
@@ -74,7 +76,7 @@ impl OverHttp<'_> {
             result_bytes,
             source,
         };
-        let one = life.live(&self.folder.join("http-one.db")).await?;
+        let one_run = life.live(&self.folder.join("http-one.db")).await?;
         talk(&format!(
             "living to {} messages over HTTP ...",
             self.messages
@@ -94,82 +96,25 @@ impl OverHttp<'_> {
             runs: self.runs,
             result_bytes,
             scripts,
+            one_run: one_run.cost,
         };
         let file = |name: &str| self.folder.join(name);
         let fast = crowd.measure(&file("http-crowd.db"), Millis::ZERO).await?;
         let slow = crowd.measure(&file("http-slow.db"), LATENCY).await?;
         Ok(Figures {
             wire,
-            runs: self.runs,
             result_bytes,
-            one,
+            mock_on_same_cores: true,
+            one_run,
+            window_turns: WINDOW_TURNS,
             history,
             crowd: fast,
-            slow,
+            crowd_with_latency: slow,
         })
     }
 }
 
 impl Figures {
-    pub(crate) fn as_json(&self) -> Value {
-        let first = self.history.first();
-        let history = self.history.iter().map(|row| {
-            json!({
-                "messages": row.messages,
-                "body_bytes_per_turn": row.body_bytes,
-                "cpu_us_per_turn": row.cpu_us,
-                "wall_us_per_turn": row.wall_us,
-                "cpu_to_first": first.map(|first| row.growth(first)),
-                "cpu_ns_per_additional_byte": first.and_then(|first| row.nanos_per_byte(first)),
-            })
-        });
-        let (crowd, slow) = (&self.crowd, &self.slow);
-        json!({
-            "wire": self.wire.as_str(),
-            "result_bytes": self.result_bytes,
-            "mock_on_same_cores": true,
-            "one_run": {
-                "turns": self.one.turns,
-                "commits_per_turn": self.one.commits_per_turn(),
-                "cpu_us_per_turn": self.one.cpu_us_per_turn(),
-                "wall_us_per_turn": self.one.wall_us_per_turn(),
-            },
-            "window_turns": WINDOW_TURNS,
-            "history": history.collect::<Vec<_>>(),
-            "crowd": {
-                "runs": self.runs,
-                "turns": TURNS,
-                "turns_per_second": crowd.turns_per_second(),
-                "commits_per_turn": crowd.commits_per_turn(),
-                "cpu_us_per_turn": crowd.cpu_us_per_turn(),
-                "mock_cpu_us_per_turn": crowd.mock_cpu_us_per_turn(),
-                "cpu_to_one_run": self.crowd_ratio(),
-                "allowed_per_second": crowd.allowed_per_second(cores()),
-                "share_of_allowed": self.share_of_allowed(),
-            },
-            "crowd_with_latency": {
-                "latency_ms": LATENCY.0,
-                "turns_per_second": slow.turns_per_second(),
-                "ideal_per_second": slow.ideal_per_second(),
-                "share_of_ideal": self.share_of_ideal(),
-                "cpu_us_per_turn": slow.cpu_us_per_turn(),
-                "mock_cpu_us_per_turn": slow.mock_cpu_us_per_turn(),
-            },
-        })
-    }
-
-    fn crowd_ratio(&self) -> f64 {
-        self.crowd.cpu_us_per_turn() / self.one.cpu_us_per_turn().max(1.0)
-    }
-
-    fn share_of_allowed(&self) -> f64 {
-        self.crowd.turns_per_second() / self.crowd.allowed_per_second(cores())
-    }
-
-    fn share_of_ideal(&self) -> f64 {
-        self.slow.turns_per_second() / self.slow.ideal_per_second()
-    }
-
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!(
@@ -185,14 +130,16 @@ impl Figures {
                  (each over {WINDOW_TURNS} turns of one run)"
             ),
         ];
-        let first = self.history.first();
         lines.extend(self.history.iter().map(|row| {
-            let growth = first.map_or(1.0, |first| row.growth(first));
-            let nanos = first.and_then(|first| row.nanos_per_byte(first));
+            let nanos = row.cpu_ns_per_additional_byte;
             let nanos = nanos.map_or("-".to_owned(), |nanos| format!("{nanos:.2}"));
             format!(
-                "{:>8}  {:>13.0}  {:>13.0}  {:>14.0}  {growth:>16.2}  {nanos:>21}",
-                row.messages, row.body_bytes, row.cpu_us, row.wall_us,
+                "{:>8}  {:>13.0}  {:>13.0}  {:>14.0}  {:>16.2}  {nanos:>21}",
+                row.messages,
+                row.body_bytes_per_turn,
+                row.cpu_us_per_turn,
+                row.wall_us_per_turn,
+                row.cpu_to_first,
             )
         }));
         lines.push(String::new());
@@ -201,40 +148,36 @@ impl Figures {
     }
 
     fn verdicts(&self) -> [String; 3] {
-        let (one, crowd, slow) = (&self.one, &self.crowd, &self.slow);
-        let (ratio, allowed, ideal) = (
-            self.crowd_ratio(),
-            self.share_of_allowed(),
-            self.share_of_ideal(),
-        );
+        let (one, crowd, slow) = (&self.one_run, &self.crowd, &self.crowd_with_latency);
+        let (ratio, allowed) = (crowd.cpu_to_one_run, crowd.share_of_allowed);
+        let ideal_per_second = slow.ideal_per_second.unwrap_or_default();
         [
             format!(
                 "W1  over HTTP: {:.0} us CPU a turn at {} turns with {:.2} commits a turn (target {CPU_US_TARGET:.0} us: {})",
-                one.cpu_us_per_turn(),
+                one.cost.cpu_us_per_turn,
                 one.turns,
-                one.commits_per_turn(),
-                met(one.cpu_us_per_turn() <= CPU_US_TARGET),
+                one.cost.commits_per_turn,
+                met(one.cost.cpu_us_per_turn <= CPU_US_TARGET),
             ),
             format!(
                 "W3  {} runs x {TURNS} turns: {:.0} turns/s with {:.2} commits a turn; {:.0} us CPU a turn, {ratio:.2} of one \
                  run's (target {CROWD_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
                  (target {ALLOWED_TARGET}: {})",
-                self.runs,
-                crowd.turns_per_second(),
-                crowd.commits_per_turn(),
-                crowd.cpu_us_per_turn(),
+                crowd.runs,
+                crowd.turns_per_second,
+                crowd.cost.commits_per_turn,
+                crowd.cost.cpu_us_per_turn,
                 met(ratio <= CROWD_TARGET),
-                crowd.allowed_per_second(cores()),
-                crowd.mock_cpu_us_per_turn(),
+                crowd.allowed_per_second,
+                crowd.mock_cpu_us_per_turn,
                 met(allowed >= ALLOWED_TARGET),
             ),
             format!(
-                "W3  with {} ms latency: {:.0} turns/s of the ideal {:.0} (target {:.0}: {})",
+                "W3  with {} ms latency: {:.0} turns/s of the ideal {ideal_per_second:.0} (target {:.0}: {})",
                 LATENCY.0,
-                slow.turns_per_second(),
-                slow.ideal_per_second(),
-                IDEAL_TARGET * slow.ideal_per_second(),
-                met(ideal >= IDEAL_TARGET),
+                slow.turns_per_second,
+                IDEAL_TARGET * ideal_per_second,
+                met(slow.share_of_ideal >= Some(IDEAL_TARGET)),
             ),
         ]
     }

@@ -9,10 +9,11 @@ use longhaul_core::message::Message;
 use longhaul_engine::clock::Stopwatch;
 use longhaul_run::Run;
 use longhaul_store::SqliteStore;
+use serde::Serialize;
 
+use crate::bench::cost::{Meter, TurnCost, micros};
 use crate::bench::turn::setting::{drive, longhaul, store, task};
 use crate::bench::turn::source::Source;
-use crate::cpu::cpu_us;
 use crate::runtime;
 
 /// So long is the life before the one that counts.
@@ -29,47 +30,16 @@ pub(crate) struct Life {
 }
 
 /// A life that was lived.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Lived {
     pub(crate) turns: u32,
-    commits: u64,
-    cpu_us: f64,
-    wall_us: f64,
-    stored: u64,
-    said: u64,
+    #[serde(flatten)]
+    pub(crate) cost: TurnCost,
+    pub(crate) stored_bytes_per_turn: f64,
+    said_bytes_per_turn: f64,
+    pub(crate) stored_per_said: f64,
     /// How long the whole journal takes to fold.
-    pub(crate) fold_ms: f64,
-}
-
-impl Lived {
-    fn each(&self, sum: f64) -> f64 {
-        sum / f64::from(self.turns)
-    }
-
-    pub(crate) fn commits_per_turn(&self) -> f64 {
-        self.each(self.commits as f64)
-    }
-
-    pub(crate) fn cpu_us_per_turn(&self) -> f64 {
-        self.each(self.cpu_us)
-    }
-
-    pub(crate) fn wall_us_per_turn(&self) -> f64 {
-        self.each(self.wall_us)
-    }
-
-    /// The warm-up is stored too.
-    pub(crate) fn stored_per_turn(&self) -> f64 {
-        self.stored as f64 / f64::from(self.turns + WARM_UP_TURNS)
-    }
-
-    pub(crate) fn said_per_turn(&self) -> f64 {
-        self.said as f64 / f64::from(self.turns + WARM_UP_TURNS)
-    }
-
-    pub(crate) fn stored_per_said(&self) -> f64 {
-        self.stored as f64 / self.said.max(1) as f64
-    }
+    pub(crate) recovery_fold_ms: f64,
 }
 
 impl Life {
@@ -81,25 +51,24 @@ impl Life {
         let model = self.source.model(self.turns)?;
         let longhaul = longhaul(&store, model, self.result_bytes)?;
         let run = longhaul.submit(task()).await?;
-        let before = (store.commits(), cpu_us(), Stopwatch::start());
+        let meter = Meter::start(&store);
         drive(&longhaul, &[run], self.turns).await?;
-        let commits = store.commits() - before.0;
-        let cpu_us = cpu_us() - before.1;
-        let wall_us = before.2.nanos() as f64 / 1_000.0;
+        let cost = meter.cost(self.turns);
         let folding = Stopwatch::start();
         let folded = longhaul.fold(run).await?;
-        let fold_ms = folding.nanos() as f64 / 1_000_000.0;
+        let recovery_fold_ms = micros(folding.nanos()) / 1e3;
         said += said_in(&folded);
         drop((longhaul, folded, store));
-        let stored = std::fs::metadata(file)?.len().saturating_sub(empty);
+        let stored = std::fs::metadata(file)?.len().saturating_sub(empty) as f64;
+        // The warm-up is stored too.
+        let turns = f64::from(self.turns + WARM_UP_TURNS);
         Ok(Lived {
             turns: self.turns,
-            commits,
-            cpu_us,
-            wall_us,
-            stored,
-            said,
-            fold_ms,
+            cost,
+            stored_bytes_per_turn: stored / turns,
+            said_bytes_per_turn: said as f64 / turns,
+            stored_per_said: stored / said.max(1) as f64,
+            recovery_fold_ms,
         })
     }
 

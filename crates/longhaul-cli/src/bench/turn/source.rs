@@ -16,6 +16,7 @@ use longhaul_model::http::{Http, Limits};
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
+use serde::Serialize;
 
 /// Wide enough for every life: nothing is to be summed up.
 const WINDOW_TOKENS: u64 = 1 << 40;
@@ -24,7 +25,8 @@ const WINDOW_TOKENS: u64 = 1 << 40;
 const PROVIDER: &str = "mock";
 
 /// The wire that a mock is asked over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Wire {
     /// Anthropic Messages
     Anthropic,
@@ -34,19 +36,13 @@ pub(crate) enum Wire {
     Chat,
 }
 
-impl Wire {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Anthropic => "anthropic",
             Self::Responses => "responses",
             Self::Chat => "chat",
-        }
-    }
-}
-
-impl fmt::Display for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        })
     }
 }
 

@@ -3,25 +3,19 @@
 //!
 //! Never: left behind. Whatever happens to whoever holds it, it is killed and reaped.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use longhaul_core::time::Millis;
-use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
-/// A mock that says nothing for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::bench::client::Client;
+use crate::bench::process::OwnProcess;
 
 /// A mock under way.
 #[derive(Debug)]
 pub(crate) struct StandIn {
-    child: Child,
+    _process: OwnProcess,
     pub(crate) url: String,
 }
 
@@ -36,35 +30,19 @@ impl StandIn {
     /// Starts a mock that plays the scripts of a folder after so long, and waits
     /// until it is ready.
     pub(crate) fn start(scripts: &Path, latency: Millis) -> anyhow::Result<Self> {
-        let binary = std::env::current_exe().context("this program can't find its own file")?;
-        let mut child = Command::new(binary)
+        let mut command = OwnProcess::command()?;
+        command
             .args(["mock-model", "--listen", "127.0.0.1:0", "--json"])
             .args(["--latency", &format!("{}ms", latency.0), "--until-eof"])
             .arg("--scripts")
             .arg(scripts)
-            // Held open while we live: however we die, it ends.
-            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("a mock can't be started")?;
-        let stdout = child.stdout.take();
-        let mut mock = Self {
-            child,
-            url: String::new(),
-        };
-        let stdout = stdout.context("its words can't be read")?;
-        let (said, heard) = mpsc::channel();
-        std::thread::spawn(move || {
-            let line = BufReader::new(stdout).lines().next();
-            _ = said.send(line.and_then(Result::ok));
-        });
-        let line = heard.recv_timeout(PATIENCE).ok().flatten();
-        let line = line.context("the mock did not become ready")?;
-        let said: Value = serde_json::from_str(&line).context("the mock said no JSON")?;
-        let url = said["url"].as_str();
-        mock.url = url.context("the mock did not say where it is")?.to_owned();
-        Ok(mock)
+            .stderr(Stdio::null());
+        let (process, url) = OwnProcess::start(&mut command, |line| line["url"].as_str())?;
+        Ok(Self {
+            _process: process,
+            url,
+        })
     }
 
     /// What it has counted so far.
@@ -73,24 +51,11 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
 /// What the mock at this address has counted so far, over a connection of its own.
 pub(crate) async fn counted(url: &str) -> anyhow::Result<Counted> {
-    let host = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(host).await?;
-    let asked = format!("GET /stats HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    stream.write_all(asked.as_bytes()).await?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said).await?;
-    let body = said.split("\r\n\r\n").nth(1).unwrap_or_default();
-    let body: Value = serde_json::from_str(body).context("the mock's counts can't be read")?;
-    let count = |name: &str| body[name].as_u64();
+    let mut client = Client::connect(url.trim_start_matches("http://"), "").await?;
+    let (_, stats) = client.ask("GET", "/stats", "").await?;
+    let count = |name: &str| stats[name].as_u64();
     Ok(Counted {
         body_bytes: count("body_bytes").context("the mock has counted no bytes")?,
         cpu_us: count("cpu_us").context("the mock has counted no CPU time")? as f64,

@@ -8,8 +8,6 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::bench::serve::house::Server;
-
 /// A head is no longer than this many lines.
 const HEAD_LINES_MAX: usize = 64;
 
@@ -22,14 +20,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn connect(server: &Server) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(&server.address).await?;
+    /// A connection to this address, with this key.
+    pub(crate) async fn connect(address: &str, key: &str) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
             // A stream on which nothing happens needs no room for reading.
             stream: BufReader::with_capacity(1_024, stream),
-            host: server.address.clone(),
-            key: server.key.clone(),
+            host: address.to_owned(),
+            key: key.to_owned(),
         })
     }
 
