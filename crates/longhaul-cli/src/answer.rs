@@ -2,17 +2,12 @@
 //!
 //! Never: a yes to a call; that is `longhaul approve`.
 
-use std::io::Read as _;
-
-use anyhow::Context as _;
 use clap::Args;
 use longhaul_core::policy::gate::Decision;
 
-use crate::answering::Answering;
-use crate::desk::find::look;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::{name, runtime};
+use crate::{answering, say};
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
@@ -39,27 +34,14 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let text = self.text()?;
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let gate = name::gate(desk, &self.gate).await?;
-            let json = self.json;
-            let answering = Answering { desk, gate, json };
-            let answer = answering.answer(Decision::Answer(text), None);
-            answering.give(answer).await
-        })
+        answering::give(&self.gate, self.json, (Decision::Answer(text), None))
     }
 
     fn text(&self) -> anyhow::Result<String> {
-        let mut text = self.text.join(" ");
-        if self.text == ["-"] {
-            text.clear();
-            let stdin = std::io::stdin().lock();
-            stdin
-                .take(ANSWER_BYTES_MAX)
-                .read_to_string(&mut text)
-                .context("the answer can't be read from stdin")?;
-        }
+        let text = match self.text == ["-"] {
+            true => say::stdin(ANSWER_BYTES_MAX, "the answer")?,
+            false => self.text.join(" "),
+        };
         match text.trim().is_empty() {
             true => Err(Failure::usage("an answer needs words").into()),
             false => Ok(text),

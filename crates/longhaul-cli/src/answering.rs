@@ -8,10 +8,9 @@ use longhaul_engine::handle::Verdict;
 
 use crate::desk::Desk;
 use crate::exit::Exit;
-use crate::fail;
 use crate::me::me;
-use crate::say;
 use crate::teller::short;
+use crate::{fail, name, say};
 
 /// So much of a digest is said.
 pub(crate) const DIGEST_LETTERS: usize = 8;
@@ -21,6 +20,19 @@ pub(crate) struct Answering<'a> {
     pub(crate) desk: &'a dyn Desk,
     pub(crate) gate: GateView,
     pub(crate) json: bool,
+}
+
+/// Gives this answer with a note at the gate that is named so.
+pub(crate) fn give(
+    gate: &str,
+    json: bool,
+    (decision, note): (Decision, Option<String>),
+) -> anyhow::Result<Exit> {
+    name::at_gate(gate, async |desk, gate| {
+        let answering = Answering { desk, gate, json };
+        let answer = answering.answer(decision, note);
+        answering.give(answer).await
+    })
 }
 
 impl Answering<'_> {

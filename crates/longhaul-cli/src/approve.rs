@@ -2,9 +2,6 @@
 //!
 //! Never: a yes because nobody could be asked.
 
-use std::io::Read as _;
-
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
@@ -12,10 +9,9 @@ use longhaul_core::raw::{RawJson, check_readable};
 
 use crate::answering::{Answering, DIGEST_LETTERS};
 use crate::card::whole_card;
-use crate::desk::find::look;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::{name, plain, runtime, say};
+use crate::{name, plain, say};
 
 /// The longest input that is read.
 const EDIT_BYTES_MAX: u64 = 1024 * 1024;
@@ -67,10 +63,7 @@ enum Reach {
 
 impl Approve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let gate = name::gate(desk, &self.gate).await?;
+        name::at_gate(&self.gate, async |desk, gate| {
             can_be_approved(&gate)?;
             let decision = match &self.edit {
                 Some(said) => Decision::Edit(edited(said)?),
@@ -186,15 +179,10 @@ fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
 }
 
 fn edited(said: &str) -> anyhow::Result<RawJson> {
-    let mut text = said.to_owned();
-    if said == "-" {
-        text.clear();
-        let stdin = std::io::stdin().lock();
-        stdin
-            .take(EDIT_BYTES_MAX)
-            .read_to_string(&mut text)
-            .context("the input can't be read from stdin")?;
-    }
+    let text = match said {
+        "-" => say::stdin(EDIT_BYTES_MAX, "the input")?,
+        said => said.to_owned(),
+    };
     let readable = check_readable(text.trim()).map_err(|bad| bad.to_string());
     let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
     readable.and_then(|()| parsed()).map_err(|bad| {

@@ -70,34 +70,29 @@ impl Demo {
 fn banner(project: &Project) -> anyhow::Result<()> {
     let file = format!("{}/.longhaul/longhaul.db", project.said());
     let notes = format!("{}/.longhaul/vault", project.said());
-    say::data("")?;
-    say::data(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")))?;
-    say::data("")?;
     say::data(&format!(
-        "  Data        {file:<42} survives restarts; delete the folder to forget"
-    ))?;
-    say::data(&format!(
-        "  Model       {:<42} no AI is called in this demo",
-        "scripted"
-    ))?;
-    say::data(&format!(
-        "  Notes       {notes:<42} open them in any editor"
-    ))?;
-    say::data(&format!(
-        "  Worker      {:<42} it will be killed with SIGKILL",
+        "
+  Longhaul {}
+
+  Data        {file:<42} survives restarts; delete the folder to forget
+  Model       {:<42} no AI is called in this demo
+  Notes       {notes:<42} open them in any editor
+  Worker      {:<42} it will be killed with SIGKILL
+",
+        env!("CARGO_PKG_VERSION"),
+        "scripted",
         "a process of its own"
-    ))?;
-    say::data("")
+    ))
 }
 
 fn farewell(project: &Project, run: &str) -> anyhow::Result<()> {
     let folder = project.said();
-    say::data("")?;
-    say::data("  You have seen: a durable run, an approval, a crash, a recovery.")?;
-    say::data(&format!("  Next   cd {folder}"))?;
-    say::data(&format!("         longhaul show {run}"))?;
     say::data(&format!(
-        "         longhaul show {run} --events      the journal of what just happened"
-    ))?;
-    say::data("         agents/demo-tidier.md and scripts/demo-tidier.yaml are yours to change")
+        "
+  You have seen: a durable run, an approval, a crash, a recovery.
+  Next   cd {folder}
+         longhaul show {run}
+         longhaul show {run} --events      the journal of what just happened
+         agents/demo-tidier.md and scripts/demo-tidier.yaml are yours to change"
+    ))
 }

@@ -14,8 +14,7 @@ use crate::desk::Desk;
 use crate::desk::find::{look, look_if_there};
 use crate::exit::Exit;
 use crate::figure::lasted;
-use crate::paint::Paint;
-use crate::table::{Cell, table};
+use crate::table::{self, Cell};
 use crate::teller::{clock, short};
 use crate::{fail, name, plain, runtime, say};
 
@@ -135,9 +134,7 @@ impl Ls {
         }
         let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
         let rows: Vec<Vec<Cell>> = gates.iter().map(|gate| row(gate, now)).collect();
-        for line in table(&head, &rows, Paint::for_stdout()) {
-            say::data(&line)?;
-        }
+        table::print(&head, &rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
             say::talk(
                 "Look: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
@@ -167,9 +164,7 @@ fn row(gate: &GateView, now: Timestamp) -> Vec<Cell> {
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
-        let desk = look()?;
-        runtime::small()?.block_on(async {
-            let gate = name::gate(&*desk, &self.gate).await?;
+        name::at_gate(&self.gate, async |_, gate| {
             if self.json {
                 return say::json(&serde_json::to_string(&gate)?);
             }

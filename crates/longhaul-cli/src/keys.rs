@@ -14,9 +14,10 @@ use serde_json::json;
 use crate::desk::find::{beside, look, look_if_there, server};
 use crate::exit::Exit;
 use crate::fail::{self, Failure};
+use crate::figure::span;
 use crate::me::me;
-use crate::paint::{Paint, Tone};
-use crate::table::{Cell, table};
+use crate::paint::Tone;
+use crate::table::{self, Cell};
 use crate::teller::day;
 use crate::{runtime, say};
 
@@ -57,13 +58,13 @@ enum Command {
 #[derive(Debug, Args)]
 struct New {
     /// What it is called, as journals show it
-    name: String,
+    name: KeyName,
     /// What it opens
     #[arg(long, value_parser = roles(), default_value = Role::Operator.as_str())]
     role: Role,
     /// It ends by itself after this span, such as 90d; never unless it is said
-    #[arg(long, value_name = "SPAN")]
-    expires: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = positive_span)]
+    expires: Option<Millis>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -79,7 +80,13 @@ struct Ls {
 #[derive(Debug, Args)]
 struct Revoke {
     /// The key
-    name: String,
+    name: KeyName,
+}
+
+fn positive_span(text: &str) -> Result<Millis, String> {
+    let found = span(text)?;
+    let positive = (found > Millis::ZERO).then_some(found);
+    positive.ok_or_else(|| "a key that ends at once opens nothing".to_owned())
 }
 
 fn roles() -> impl TypedValueParser<Value = Role> {
@@ -102,14 +109,14 @@ impl Keys {
 impl New {
     fn run(&self) -> anyhow::Result<()> {
         let ask = KeyAsk {
-            name: name(&self.name)?,
+            name: self.name.clone(),
             role: self.role,
-            span: self.span()?,
+            span: self.expires,
             by: me(),
         };
         let desk = beside(server()?)?;
         let made = runtime::small()?.block_on(desk.make_key(ask));
-        let made = made.map_err(fail::about_key(&self.name))?;
+        let made = made.map_err(fail::about_key(self.name.as_str()))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
             return say::json(&json!({ "secret": secret, "key": key }).to_string());
@@ -128,20 +135,6 @@ impl New {
             "  curl       curl -H \"Authorization: Bearer $LONGHAUL_KEY\" $LONGHAUL_URL/v1/runs",
         );
         Ok(())
-    }
-
-    fn span(&self) -> anyhow::Result<Option<Millis>> {
-        let Some(said) = &self.expires else {
-            return Ok(None);
-        };
-        match longhaul::span::read(said).filter(|span| *span > Millis::ZERO) {
-            Some(span) => Ok(Some(span)),
-            None => {
-                let examples = longhaul::span::SPAN_EXAMPLES;
-                let words = format!("--expires {said}: write a span such as {examples}");
-                Err(Failure::usage(words).into())
-            }
-        }
     }
 }
 
@@ -162,10 +155,7 @@ impl Ls {
         }
         let head = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
         let rows: Vec<Vec<Cell>> = keys.iter().map(row).collect();
-        for line in table(&head, &rows, Paint::for_stdout()) {
-            say::data(&line)?;
-        }
-        Ok(())
+        table::print(&head, &rows)
     }
 }
 
@@ -189,10 +179,9 @@ fn row(key: &KeyView) -> Vec<Cell> {
 
 impl Revoke {
     fn run(&self) -> anyhow::Result<()> {
-        let key = name(&self.name)?;
         let desk = look()?;
-        let revoked = runtime::small()?.block_on(desk.revoke_key(&key));
-        let revoked = revoked.map_err(fail::about_key(&self.name))?;
+        let revoked = runtime::small()?.block_on(desk.revoke_key(&self.name));
+        let revoked = revoked.map_err(fail::about_key(self.name.as_str()))?;
         say::words(&format!(
             "The key `{}` opens nothing any more.",
             revoked.name
@@ -213,8 +202,4 @@ fn link() -> anyhow::Result<()> {
     say::data(&link.map_err(fail::engine)?.url)?;
     say::talk("Open it in a browser: it works once, within 10 minutes.");
     Ok(())
-}
-
-fn name(said: &str) -> anyhow::Result<KeyName> {
-    KeyName::new(said).map_err(|bad| Failure::usage(bad.to_string()).into())
 }

@@ -15,12 +15,10 @@ use crate::desk::Desk;
 use crate::desk::find::look_if_there;
 use crate::driven::wants_driver;
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::figure::{dollars, lasted};
 use crate::mark::{Mark, left, mark};
-use crate::paint::Paint;
-use crate::table::{Cell, table};
-use crate::{name, runtime, say};
+use crate::table::{self, Cell};
+use crate::{fail, name, runtime, say};
 
 /// So many rows are shown unless it is said otherwise.
 const ROWS: usize = 20;
@@ -51,10 +49,10 @@ pub(crate) struct Ls {
     status: Vec<String>,
     /// Only this agent's
     #[arg(long)]
-    agent: Option<String>,
+    agent: Option<AgentName>,
     /// Only this lane's
     #[arg(long)]
-    lane: Option<String>,
+    lane: Option<LaneKey>,
     /// So many at most
     #[arg(long, value_name = "N", default_value_t = ROWS)]
     limit: usize,
@@ -98,13 +96,11 @@ impl Ls {
 
     /// What is asked for, so many at once.
     async fn ask(&self, desk: &dyn Desk, limit: usize) -> anyhow::Result<RowsAsk> {
-        let agent = self.agent.as_ref().map(AgentName::new).transpose();
-        let lane = self.lane.as_ref().map(LaneKey::new).transpose();
         let wanted = |status: &&Status| self.status.iter().any(|said| said == status.as_str());
         Ok(RowsAsk {
             statuses: Status::ALL.iter().filter(wanted).copied().collect(),
-            agent: agent.map_err(|bad| Failure::usage(format!("--agent: {bad}")))?,
-            lane: lane.map_err(|bad| Failure::usage(format!("--lane: {bad}")))?,
+            agent: self.agent.clone(),
+            lane: self.lane.clone(),
             root: None,
             after: match &self.after {
                 Some(said) => Some(name::run(desk, said).await?),
@@ -172,9 +168,7 @@ impl Ls {
             false => row(run, &mark(run.status, run.reason.as_deref()), now),
         });
         let rows: Vec<Vec<Cell>> = rows.collect();
-        for line in table(&head, &rows, Paint::for_stdout()) {
-            say::data(&line)?;
-        }
+        table::print(&head, &rows)?;
         let mut foot = match (found.shown.len(), found.count) {
             (shown, count) if shown == count => format!("{shown} in all."),
             (shown, count) if count > self.limit.max(COUNTED_MAX) => {

@@ -5,7 +5,7 @@
 
 use clap::{Args, Subcommand};
 use longhaul::assemble::House;
-use longhaul_core::id::{BadId, NoteId, ResourceKey, ThreadKey};
+use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_engine::Longhaul;
@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::fail::{self, Failure};
 use crate::here::surroundings;
-use crate::paint::Paint;
-use crate::table::{Cell, table};
+use crate::table::{self, Cell};
 use crate::teller::{day, short};
 use crate::transcript::messages_told;
 use crate::{open, runtime, say};
@@ -63,7 +62,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct Show {
     /// The thread, as `--thread` names it
-    thread: String,
+    thread: ThreadKey,
     /// So many of the newest messages
     #[arg(long, default_value_t = 50)]
     limit: usize,
@@ -75,7 +74,7 @@ struct Show {
 #[derive(Debug, Args)]
 struct Clear {
     /// The thread, as `--thread` names it
-    thread: String,
+    thread: ThreadKey,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -84,7 +83,7 @@ struct Clear {
 #[derive(Debug, Args)]
 struct Notes {
     /// Whom or what they are about, as `--resource` names it
-    resource: String,
+    resource: ResourceKey,
     /// Words to look for; any of them is enough
     query: Vec<String>,
     /// So many at most
@@ -99,10 +98,10 @@ struct Notes {
 struct Forget {
     /// The note
     #[arg(required_unless_present = "all", conflicts_with = "all")]
-    note: Option<String>,
+    note: Option<NoteId>,
     /// All notes about this person or thing
     #[arg(long, value_name = "RESOURCE")]
-    all: Option<String>,
+    all: Option<ResourceKey>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -134,21 +133,17 @@ fn house() -> anyhow::Result<Option<House>> {
     open::look_if_there()
 }
 
-fn bad(bad: BadId) -> anyhow::Error {
-    Failure::usage(bad.to_string()).into()
-}
-
 fn limited(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
-        let thread = ThreadKey::new(&self.thread).map_err(bad)?;
+        let thread = &self.thread;
         let house = house()?;
         let (messages, count) = match &house {
             None => (Vec::new(), 0),
-            Some(house) => runtime::small()?.block_on(self.look(&house.longhaul, &thread))?,
+            Some(house) => runtime::small()?.block_on(self.look(&house.longhaul, thread))?,
         };
         if self.json {
             let messages = json!({ "thread": thread, "count": count, "data": messages });
@@ -188,13 +183,13 @@ impl Show {
 
 impl Clear {
     fn run(&self) -> anyhow::Result<()> {
-        let thread = ThreadKey::new(&self.thread).map_err(bad)?;
+        let thread = &self.thread;
         let count = match house()? {
             None => 0,
             Some(house) => runtime::small()?.block_on(async {
                 let longhaul = &house.longhaul;
-                let count = longhaul.thread_len(&thread).await.map_err(fail::engine)?;
-                longhaul.clear_thread(&thread).await.map_err(fail::engine)?;
+                let count = longhaul.thread_len(thread).await.map_err(fail::engine)?;
+                longhaul.clear_thread(thread).await.map_err(fail::engine)?;
                 anyhow::Ok(count)
             })?,
         };
@@ -210,14 +205,12 @@ impl Clear {
 
 impl Notes {
     fn run(&self) -> anyhow::Result<()> {
-        let resource = ResourceKey::new(&self.resource).map_err(bad)?;
+        let resource = &self.resource;
         let query = self.query.join(" ");
         let notes = match house()? {
             None => Vec::new(),
             Some(house) => {
-                let looked = house
-                    .longhaul
-                    .recall(&resource, &query, limited(self.limit));
+                let looked = house.longhaul.recall(resource, &query, limited(self.limit));
                 let notes: Result<Vec<Note>, _> = runtime::small()?.block_on(looked);
                 notes.map_err(fail::engine)?
             }
@@ -235,9 +228,7 @@ impl Notes {
         } else {
             let head = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
             let rows: Vec<Vec<Cell>> = notes.iter().map(row).collect();
-            for line in table(&head, &rows, Paint::for_stdout()) {
-                say::data(&line)?;
-            }
+            table::print(&head, &rows)?;
         }
         Ok(())
     }
@@ -265,41 +256,28 @@ fn written(note: &Note) -> Value {
 
 impl Forget {
     fn run(&self) -> anyhow::Result<()> {
-        let house = house()?;
-        let longhaul = house.as_ref().map(|house| &house.longhaul);
-        let count = match (&self.all, &self.note) {
-            (Some(resource), _) => {
-                let resource = ResourceKey::new(resource).map_err(bad)?;
-                match longhaul {
-                    None => 0,
-                    Some(longhaul) => {
-                        let gone = runtime::small()?.block_on(longhaul.clear_notes(&resource));
-                        gone.map_err(fail::engine)?
-                    }
-                }
-            }
-            (None, said) => {
-                let said = said.as_deref().unwrap_or_default();
-                let note: NoteId = said.parse().map_err(bad)?;
-                let gone = match longhaul {
-                    None => false,
-                    Some(longhaul) => {
-                        let gone = runtime::small()?.block_on(longhaul.forget_note(note));
-                        gone.map_err(fail::engine)?
-                    }
-                };
-                if !gone {
-                    return Err(Failure::usage(format!("there is no note {note}"))
-                        .hint("see which there are", "longhaul memory notes RESOURCE")
-                        .into());
-                }
-                1
-            }
+        let count = match house()? {
+            None => 0,
+            Some(house) => runtime::small()?.block_on(self.forget(&house.longhaul))?,
         };
+        if let (0, Some(note)) = (count, self.note) {
+            return Err(Failure::usage(format!("there is no note {note}"))
+                .hint("see which there are", "longhaul memory notes RESOURCE")
+                .into());
+        }
         if self.json {
             return say::json(&json!({ "forgotten": count }).to_string());
         }
         say::words(&format!("{} forgotten.", many(count, "note")))
+    }
+
+    async fn forget(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
+        let gone = match (&self.all, self.note) {
+            (Some(resource), _) => longhaul.clear_notes(resource).await,
+            (None, Some(note)) => longhaul.forget_note(note).await.map(u64::from),
+            (None, None) => Ok(0),
+        };
+        gone.map_err(fail::engine)
     }
 }
 

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::eof::parent_gone;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::figure::span;
 use crate::interrupts::Interrupts;
 use crate::mock_model::door::Door;
 use crate::mock_model::folder::Folder;
@@ -200,8 +201,4 @@ impl MockModel {
         }
         Ok(())
     }
-}
-
-fn span(text: &str) -> Result<Millis, String> {
-    longhaul::span::read(text).ok_or_else(|| "a span of time is such as 50ms or 2s".to_owned())
 }

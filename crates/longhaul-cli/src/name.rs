@@ -8,7 +8,9 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 
 use crate::desk::Desk;
+use crate::desk::find::look;
 use crate::fail::{self, Failure};
+use crate::runtime;
 use crate::teller::short;
 
 /// So many of the newest are looked through for the end of an id.
@@ -16,6 +18,30 @@ const LOOKED_THROUGH: usize = 10_000;
 
 /// The shortest end of an id.
 const END_MIN: usize = 6;
+
+/// Looks up the run that is meant, and does this with it.
+pub(crate) fn with_run<T>(
+    said: &str,
+    act: impl AsyncFnOnce(&dyn Desk, RunId) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let desk = look()?;
+    runtime::small()?.block_on(async {
+        let run = run(&*desk, said).await?;
+        act(&*desk, run).await
+    })
+}
+
+/// Looks up the gate that is meant, and does this with it.
+pub(crate) fn at_gate<T>(
+    said: &str,
+    act: impl AsyncFnOnce(&dyn Desk, GateView) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let desk = look()?;
+    runtime::small()?.block_on(async {
+        let gate = gate(&*desk, said).await?;
+        act(&*desk, gate).await
+    })
+}
 
 /// The run that is meant.
 pub(crate) async fn run(desk: &dyn Desk, said: &str) -> anyhow::Result<RunId> {

@@ -5,10 +5,8 @@
 use clap::Args;
 use longhaul_core::policy::gate::Decision;
 
-use crate::answering::Answering;
-use crate::desk::find::look;
+use crate::answering;
 use crate::exit::Exit;
-use crate::{name, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul reject @last
@@ -31,14 +29,6 @@ pub(crate) struct Reject {
 
 impl Reject {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let gate = name::gate(desk, &self.gate).await?;
-            let json = self.json;
-            let answering = Answering { desk, gate, json };
-            let answer = answering.answer(Decision::Reject, self.note.clone());
-            answering.give(answer).await
-        })
+        answering::give(&self.gate, self.json, (Decision::Reject, self.note.clone()))
     }
 }

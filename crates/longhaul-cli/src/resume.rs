@@ -3,6 +3,7 @@
 //! Never: drives them; a worker does, or `longhaul watch`.
 
 use clap::Args;
+use longhaul_core::policy::budget::Raise;
 
 use crate::desk::find::look;
 use crate::exit::Exit;
@@ -23,8 +24,8 @@ pub(crate) struct Resume {
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
     /// New caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long)]
-    budget: Option<String>,
+    #[arg(long, value_parser = raise)]
+    budget: Option<Raise>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -32,9 +33,8 @@ pub(crate) struct Resume {
 
 impl Resume {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let raise = self.budget.as_deref().map(raise).transpose()?;
         let desk = look()?;
-        let order = Order::Resume(raise);
+        let order = Order::Resume(self.budget);
         runtime::small()?.block_on(order.give(&*desk, &self.runs, self.json))
     }
 }

@@ -14,7 +14,8 @@ use crate::desk::here::Here;
 use crate::driving::Driving;
 use crate::ephemeral::{self, EphemeralArgs};
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
+use crate::fail;
+use crate::figure::span;
 use crate::follow::{Follower, LastWord, Manner, Over};
 use crate::heir::Heir;
 use crate::interrupts::Interrupts;
@@ -62,8 +63,8 @@ pub(crate) struct FollowArgs {
     no_input: bool,
     /// Follow no longer than this, such as 10m; the run goes on. A call under way is waited for, up
     /// to half a minute more
-    #[arg(long, value_name = "SPAN")]
-    timeout: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    pub(crate) timeout: Option<Millis>,
     /// Tell nothing on the way
     #[arg(long, short)]
     quiet: bool,
@@ -95,25 +96,11 @@ impl FollowArgs {
             false => manner,
         }
     }
-
-    pub(crate) fn timeout(&self) -> anyhow::Result<Option<Millis>> {
-        let Some(said) = &self.timeout else {
-            return Ok(None);
-        };
-        match longhaul::span::read(said) {
-            Some(span) => Ok(Some(span)),
-            None => {
-                let examples = longhaul::span::SPAN_EXAMPLES;
-                let words = format!("--timeout {said}: write a span such as {examples}");
-                Err(Failure::usage(words).into())
-            }
-        }
-    }
 }
 
 impl Run {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let timeout = self.follow.timeout()?;
+        let timeout = self.follow.timeout;
         if self.ephemeral.is_wanted() {
             return self.forgotten(timeout);
         }

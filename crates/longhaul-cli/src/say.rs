@@ -3,7 +3,7 @@
 //! Never: fails because nobody reads: a closed pipe ends the talk quietly. Data
 //! that can't be written for another reason, such as a full disk, is an error.
 
-use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::Context as _;
 
@@ -83,6 +83,17 @@ pub(crate) fn is_somebody_there() -> bool {
 pub(crate) fn error(error: &anyhow::Error) {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     talk(&format!("error: {}", causes.join(": ")));
+}
+
+/// The text on stdin, at most so many bytes of it; `what` names it where it can't be read.
+pub(crate) fn stdin(bytes_max: u64, what: &str) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(bytes_max)
+        .read_to_string(&mut text);
+    read.with_context(|| format!("{what} can't be read from stdin"))?;
+    Ok(text)
 }
 
 #[cfg(test)]

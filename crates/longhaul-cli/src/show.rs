@@ -7,13 +7,12 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 
 use crate::desk::Desk;
-use crate::desk::find::look;
 use crate::driven::stand;
 use crate::exit::Exit;
 use crate::page::page;
 use crate::teller::{Teller, clock};
 use crate::transcript::told;
-use crate::{fail, name, plain, runtime, say};
+use crate::{fail, name, plain, say};
 
 /// So many events are read at once.
 const EVENTS: usize = 500;
@@ -46,10 +45,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let run = name::run(desk, &self.run).await?;
+        name::with_run(&self.run, async |desk, run| {
             if self.events {
                 self.print_events(desk, run).await?;
             } else if self.transcript {

@@ -2,7 +2,6 @@
 //!
 //! Never: silence. A message is queued, read, or not read and why.
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use longhaul_api::run::RunView;
 use longhaul_api::steer::{SteerState, SteerView};
@@ -10,14 +9,12 @@ use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
 use serde_json::json;
-use std::io::Read as _;
 
 use crate::desk::Desk;
-use crate::desk::find::look;
 use crate::exit::Exit;
 use crate::figure::lasted;
 use crate::teller::short;
-use crate::{fail, name, runtime, say};
+use crate::{fail, name, say};
 
 /// More than this is no message; the engine's own bound is far below.
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
@@ -82,10 +79,7 @@ impl From<When> for Delivery {
 
 impl Steer {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let run = name::run(desk, &self.run).await?;
+        name::with_run(&self.run, async |desk, run| {
             match self.status {
                 true => self.tell_status(desk, run).await?,
                 false => self.send(desk, run).await?,
@@ -124,16 +118,10 @@ impl Steer {
     }
 
     fn text(&self) -> anyhow::Result<String> {
-        if self.text != ["-"] {
-            return Ok(self.text.join(" "));
+        match self.text == ["-"] {
+            true => say::stdin(TEXT_BYTES_MAX, "the message"),
+            false => Ok(self.text.join(" ")),
         }
-        let mut text = String::new();
-        let stdin = std::io::stdin().lock();
-        stdin
-            .take(TEXT_BYTES_MAX)
-            .read_to_string(&mut text)
-            .context("the message can't be read from stdin")?;
-        Ok(text)
     }
 
     async fn tell_status(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {

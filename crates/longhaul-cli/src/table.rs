@@ -3,7 +3,7 @@
 //! Never: a cell that breaks its row, or spaces at the end of a line.
 
 use crate::paint::{Paint, Tone};
-use crate::plain;
+use crate::{plain, say};
 
 /// A place in a table.
 #[derive(Debug, Clone)]
@@ -34,6 +34,12 @@ impl Cell {
         self.tone = Some(tone);
         self
     }
+}
+
+/// Prints a table with this head.
+pub(crate) fn print(head: &[&str], rows: &[Vec<Cell>]) -> anyhow::Result<()> {
+    let lines = table(head, rows, Paint::for_stdout());
+    lines.iter().try_for_each(|line| say::data(line))
 }
 
 /// The lines of a table with this head.

@@ -3,9 +3,7 @@
 //! Never: guesses. What can't be read is refused with an example.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 
-use anyhow::Context as _;
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::Raise;
@@ -18,6 +16,7 @@ use serde_json::Value;
 
 use crate::fail::Failure;
 use crate::me::me;
+use crate::say;
 
 /// The longest input that is read.
 const INPUT_BYTES_MAX: u64 = 1024 * 1024;
@@ -34,19 +33,19 @@ pub(crate) struct TaskArgs {
     model: Option<String>,
     /// Only one run of a lane goes at a time
     #[arg(long)]
-    lane: Option<String>,
+    lane: Option<LaneKey>,
     /// The conversation it belongs to
     #[arg(long)]
-    thread: Option<String>,
+    thread: Option<ThreadKey>,
     /// Whom the conversation is about
     #[arg(long)]
-    resource: Option<String>,
+    resource: Option<ResourceKey>,
     /// Where it queues
     #[arg(long)]
-    inbox: Option<String>,
+    inbox: Option<InboxName>,
     /// Caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long)]
-    budget: Option<String>,
+    #[arg(long, value_parser = raise)]
+    budget: Option<Raise>,
     /// A name and a value that tools get and the model can't see; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
@@ -90,9 +89,6 @@ impl TaskArgs {
 
     /// The task that was typed.
     pub(crate) fn task(&self) -> anyhow::Result<Task> {
-        let name = |what: &str, bad: longhaul_core::id::BadId| {
-            anyhow::Error::from(Failure::usage(format!("--{what}: {bad}")))
-        };
         let mut task = Task::new(&self.agent, Value::Null);
         task.input = self.input()?;
         task.model.clone_from(&self.model);
@@ -102,33 +98,13 @@ impl TaskArgs {
         task.tags.clone_from(&self.tag);
         task.idempotency_key.clone_from(&self.idempotency_key);
         task.submitter = Some(me());
-        task.lane = self
-            .lane
-            .as_ref()
-            .map(LaneKey::new)
-            .transpose()
-            .map_err(|bad| name("lane", bad))?;
-        task.thread = self
-            .thread
-            .as_ref()
-            .map(ThreadKey::new)
-            .transpose()
-            .map_err(|bad| name("thread", bad))?;
-        task.resource = self
-            .resource
-            .as_ref()
-            .map(ResourceKey::new)
-            .transpose()
-            .map_err(|bad| name("resource", bad))?;
-        task.inbox = self
-            .inbox
-            .as_ref()
-            .map(InboxName::new)
-            .transpose()
-            .map_err(|bad| name("inbox", bad))?;
-        if let Some(budget) = &self.budget {
+        task.lane.clone_from(&self.lane);
+        task.thread.clone_from(&self.thread);
+        task.resource.clone_from(&self.resource);
+        task.inbox.clone_from(&self.inbox);
+        if let Some(caps) = self.budget {
             task.budget = BudgetPatch {
-                caps: raise(budget)?,
+                caps,
                 warn_percent: None,
             };
         }
@@ -139,15 +115,7 @@ impl TaskArgs {
     fn input(&self) -> anyhow::Result<RawJson> {
         let text = match self.input.as_slice() {
             [] => String::new(),
-            [dash] if dash == "-" => {
-                let mut text = String::new();
-                let stdin = std::io::stdin().lock();
-                stdin
-                    .take(INPUT_BYTES_MAX + 1)
-                    .read_to_string(&mut text)
-                    .context("the input can't be read from stdin")?;
-                text
-            }
+            [dash] if dash == "-" => say::stdin(INPUT_BYTES_MAX + 1, "the input")?,
             words => words.join(" "),
         };
         if text.len() as u64 > INPUT_BYTES_MAX {
@@ -205,12 +173,12 @@ fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
 }
 
 /// Caps as they are typed: dollars, or names and values.
-pub(crate) fn raise(said: &str) -> anyhow::Result<Raise> {
+pub(crate) fn raise(said: &str) -> Result<Raise, String> {
     let wrong = |part: &str| {
-        Failure::usage(format!(
-            "--budget {part}: write dollars such as 10, or a list such as \
+        format!(
+            "`{part}`: write dollars such as 10, or a list such as \
              usd=10,turns=50,tokens=1000000,active_time=4h"
-        ))
+        )
     };
     let dollars = |text: &str| {
         let usd: f64 = text.parse().map_err(|_| wrong(text))?;
@@ -228,13 +196,13 @@ pub(crate) fn raise(said: &str) -> anyhow::Result<Raise> {
             Some(("active_time", value)) => {
                 raise.active = Some(longhaul::span::read(value).ok_or_else(|| wrong(part))?);
             }
-            Some(_) => return Err(wrong(part).into()),
+            Some(_) => return Err(wrong(part)),
         }
     }
     let nothing =
         raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
     if nothing {
-        return Err(wrong(said).into());
+        return Err(wrong(said));
     }
     Ok(raise)
 }

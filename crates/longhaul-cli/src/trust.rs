@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::paint::{Paint, Tone};
-use crate::table::{Cell, table};
+use crate::paint::Tone;
+use crate::table::{self, Cell};
 use crate::trust::project::{Project, no_decisions};
 use crate::{here, plain, say};
 
@@ -156,10 +156,7 @@ fn print_table(project: &Project) -> anyhow::Result<()> {
     };
     let rows: Vec<Vec<Cell>> = project.items.iter().map(row).collect();
     let head = ["THING", "KIND", "STATUS", "USED BY"];
-    for line in table(&head, &rows, Paint::for_stdout()) {
-        say::data(&line)?;
-    }
-    Ok(())
+    table::print(&head, &rows)
 }
 
 fn revoke(project: &Project) -> anyhow::Result<()> {

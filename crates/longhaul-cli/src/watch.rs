@@ -38,7 +38,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let timeout = self.follow.timeout()?;
+        let timeout = self.follow.timeout;
         let runtime = runtime::driving()?;
         // Who is meant is found before anybody drives; there may be nothing to do.
         let server = server()?;

@@ -5,10 +5,9 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::desk::find::look;
 use crate::driven::why;
 use crate::exit::Exit;
-use crate::{fail, name, runtime, say};
+use crate::{fail, name, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul why @last
@@ -27,10 +26,7 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let desk = look()?;
-        let desk = &*desk;
-        runtime::small()?.block_on(async {
-            let run = name::run(desk, &self.run).await?;
+        name::with_run(&self.run, async |desk, run| {
             let view = desk.show(run).await.map_err(fail::about_run(run))?;
             let said = why(desk, &view).await?;
             if self.json {

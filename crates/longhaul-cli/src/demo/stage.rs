@@ -217,18 +217,15 @@ impl<'a> Stage<'a> {
             return Ok(());
         };
         let score = score(&self.journal, crash);
-        say::data("")?;
-        say::data("  What the crash cost")?;
         say::data(&format!(
-            "    {:>3}  model replies and {} tool results were recorded before it",
-            score.replies, score.results
-        ))?;
-        say::data(&format!("    {:>3}  of them were repeated", score.repeated))?;
-        say::data(&format!(
-            "    {:>3}  model call was under way and was asked again",
-            score.asked_again
-        ))?;
-        say::data(&format!("    {:>3}  effects are in doubt", score.in_doubt))?;
-        say::data("         $0.00 (scripted)")
+            "
+  What the crash cost
+    {:>3}  model replies and {} tool results were recorded before it
+    {:>3}  of them were repeated
+    {:>3}  model call was under way and was asked again
+    {:>3}  effects are in doubt
+         $0.00 (scripted)",
+            score.replies, score.results, score.repeated, score.asked_again, score.in_doubt
+        ))
     }
 }

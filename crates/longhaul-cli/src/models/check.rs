@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::paint::{Paint, Tone};
-use crate::table::{Cell, table};
+use crate::paint::Tone;
+use crate::table::{self, Cell};
 use crate::{runtime, say};
 
 /// So long is waited for a connection, and for each piece of an answer.
@@ -77,9 +77,7 @@ impl Check {
             let idle = idle.filter(|one| one.needs_key() && one.key(&menu.env).is_none());
             rows.extend(idle.map(unasked));
         }
-        for line in table(&head, &rows, Paint::for_stdout()) {
-            say::data(&line)?;
-        }
+        table::print(&head, &rows)?;
         Ok(exit(&reports))
     }
 

@@ -8,9 +8,9 @@ use longhaul::assemble::providers::Provider;
 use longhaul::config::known::SCRIPTED;
 use serde_json::{Map, Value, json};
 
-use crate::paint::{Paint, Tone};
+use crate::paint::Tone;
 use crate::say;
-use crate::table::{Cell, table};
+use crate::table::{self, Cell};
 
 /// How the default is found where nothing is set.
 const NOTHING: &str = "no key is set; Ollama's first model, if it answers";
@@ -29,7 +29,6 @@ impl Ls {
         if self.json {
             return say::json(&shown(menu, chosen.as_ref().ok()).to_string());
         }
-        let paint = Paint::for_stdout();
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<Cell>> = menu
             .providers
@@ -44,18 +43,10 @@ impl Ls {
             Cell::new("built in"),
             Cell::new("for demos and tests, no AI").tone(Tone::Faint),
         ]);
-        for line in table(&head, &rows, paint) {
-            say::data(&line)?;
-        }
+        table::print(&head, &rows)?;
         say::data("")?;
-        for line in table(
-            &["NAME", "MODEL", "FROM"],
-            &names(menu, chosen.as_ref().ok()),
-            paint,
-        ) {
-            say::data(&line)?;
-        }
-        Ok(())
+        let head = ["NAME", "MODEL", "FROM"];
+        table::print(&head, &names(menu, chosen.as_ref().ok()))
     }
 }
 

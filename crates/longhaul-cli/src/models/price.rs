@@ -8,9 +8,9 @@ use longhaul_model::prices::{Entry, dollars};
 use serde_json::{Value, json};
 
 use crate::fail::Failure;
-use crate::paint::{Paint, Tone};
+use crate::paint::Tone;
 use crate::say;
-use crate::table::{Cell, table};
+use crate::table::{self, Cell};
 
 const UNKNOWN: &str = "not known: tokens are counted, cost is not";
 
@@ -58,9 +58,7 @@ impl Price {
             "MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE",
         ];
         let rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();
-        for line in table(&head, &rows, Paint::for_stdout()) {
-            say::data(&line)?;
-        }
+        table::print(&head, &rows)?;
         let day = menu.prices.as_of();
         say::data(&format!(
             "\nDollars for a million tokens, by the lists of {day}; WRITE is into a cache."
