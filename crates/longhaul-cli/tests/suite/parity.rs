@@ -13,6 +13,13 @@ const ONE_SIDED: &[(&str, &str)] = &[(
     "who stands beside another driver is told which; a server is always the driver",
 )];
 
+/// What an order to end says when the driver has not heard it yet, and when it has: which of
+/// both is chance.
+const ENDING: (&str, &str) = (
+    "is told to end; it ends when its driver hears, within <span>.",
+    "is cancelled.",
+);
+
 /// A project, who drives it, and what came up in the story so far.
 struct World {
     project: Project,
@@ -117,7 +124,7 @@ impl World {
             if let Some(served) = &self.served {
                 text = text.replace(&served.url, "<url>");
             }
-            likeness(&text)
+            likeness(&text).replace(ENDING.0, ENDING.1)
         };
         let err = clean(&said.err);
         let both = |line: &&str| !ONE_SIDED.iter().any(|(begin, _)| line.starts_with(begin));
