@@ -116,7 +116,8 @@ impl Tool for Witness {
     }
 }
 
-/// One write call for the whole line: a killed process leaves it whole or not.
+/// One write call for the whole line: other processes write before or after it. A process that is
+/// killed may leave a part of the line where it crosses the end of a page.
 fn write(file: &Path, line: &str) -> std::io::Result<()> {
     let mut file = File::options().create(true).append(true).open(file)?;
     file.write_all(line.as_bytes())

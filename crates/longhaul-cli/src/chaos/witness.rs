@@ -30,9 +30,56 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<Line>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| file.display().to_string()),
     };
-    let line = |(index, line): (usize, &str)| {
-        serde_json::from_str(line)
-            .with_context(|| format!("{}:{}: no witness's line", file.display(), index + 1))
-    };
-    text.lines().enumerate().map(line).collect()
+    parse(&text).with_context(|| file.display().to_string())
+}
+
+/// How every record begins. Inside of a record the quotes would be escaped.
+const BEGINNING: &str = "{\"tool\":";
+
+/// The records of a file. A process that is killed while it writes across the end of a page
+/// leaves a part of its record, and the next record follows on the same line.
+fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
+    let mut records = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let start = line.rfind(BEGINNING).unwrap_or_default();
+        match serde_json::from_str(&line[start..]) {
+            Ok(record) => records.push(record),
+            Err(error) if error.is_eof() => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("line {}: no witness's", index + 1));
+            }
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_was_cut_by_a_kill_does_not_count_and_hides_no_other() {
+        let run = RunId::from_bits(7);
+        let record = |note: &str| {
+            format!(
+                "{{\"tool\":\"witness_put\",\"run\":\"{run}\",\"call\":\"t1.0\",\"key\":\"k\",\
+                 \"epoch\":1,\"note\":{note}}}"
+            )
+        };
+        let whole = record(r#""says {\"tool\":1""#);
+        for (text, count) in [
+            (String::new(), Some(0)),
+            (format!("{whole}\n{whole}\n"), Some(2)),
+            (format!("{whole}\n{}", &whole[..40]), Some(1)),
+            (format!("{}{whole}\n", &whole[..40]), Some(1)),
+            (format!("{}{whole}\n{whole}\n", &whole[..4]), Some(2)),
+            ("nothing of ours\n".to_owned(), None),
+        ] {
+            assert_eq!(
+                parse(&text).ok().map(|records| records.len()),
+                count,
+                "{text}"
+            );
+        }
+    }
 }

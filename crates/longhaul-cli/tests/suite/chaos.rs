@@ -117,7 +117,12 @@ fn rows(house: &House) -> Vec<(RunId, Status)> {
 fn lines(file: &Path) -> BTreeMap<(String, String), u64> {
     let mut seen = BTreeMap::new();
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
+        // A killed process may leave a part of a line, and the next one follows it.
+        let start = line.rfind("{\"tool\":").unwrap_or_default();
+        let line: Value = match serde_json::from_str(&line[start..]) {
+            Err(error) if error.is_eof() => continue,
+            line => line.unwrap(),
+        };
         let text = |name: &str| line[name].as_str().unwrap().to_owned();
         *seen.entry((text("tool"), text("key"))).or_default() += 1;
     }
