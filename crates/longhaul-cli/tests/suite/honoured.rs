@@ -236,9 +236,12 @@ enum Fate {
 
 use Fate::{Default as SaysDefault, Honoured, Later};
 
+/// A key, a value for it, and what becomes of both.
+type Key = (&'static str, &'static str, Fate);
+
 /// The keys of each table of an agent's file: with what the front matter holds around them, where
 /// `@` is their place, and a value for each.
-const TABLES: &[(&str, &[(&str, &str, Fate)])] = &[
+const TABLES: &[(&str, &[Key])] = &[
     (
         "@",
         &[

@@ -154,9 +154,9 @@ fn perception(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Sig
 
 fn command(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Eye> {
     let elements = sheet.list(entry)?;
-    let words = elements.iter().map(|element| sheet.text(element));
-    let words = words.collect::<Vec<_>>().into_iter();
-    let words = words.collect::<Option<Vec<String>>>()?;
+    // Every word is read before one that can't be ends this: each problem is told.
+    let read: Vec<Option<String>> = elements.iter().map(|word| sheet.text(word)).collect();
+    let words: Vec<String> = read.into_iter().collect::<Option<_>>()?;
     let (Some(first), Some(program)) = (elements.first(), words.first()) else {
         let message = "`command` names no program: write `command: [./look]`";
         sheet.fault(entry.node.place, message);
