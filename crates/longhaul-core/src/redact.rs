@@ -14,15 +14,10 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::port::redact::{Redact, stand_in};
-use crate::redact::encodings::patterns_of;
+use crate::redact::encodings::{WRAPPED_BYTES_MIN, patterns_of};
 use crate::redact::reading::Reading;
 
-/// Minimum length of a secret: a shorter text is in every other text by chance.
-pub const SECRET_BYTES_MIN: usize = 6;
-
-/// Minimum length of what is looked for across the ends of lines, as programs wrap base64:
-/// shorter words would look alike.
-const WRAPPED_BYTES_MIN: usize = 20;
+pub use crate::redact::reading::SECRET_BYTES_MIN;
 
 /// Knows secrets, and what stands in their place.
 #[derive(Clone, Default)]

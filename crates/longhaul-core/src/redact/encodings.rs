@@ -8,8 +8,11 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 use serde_json::Value;
 
-use crate::redact::reading::decoded_forms;
-use crate::redact::{SECRET_BYTES_MIN, WRAPPED_BYTES_MIN};
+use crate::redact::reading::{SECRET_BYTES_MIN, decoded_forms};
+
+/// Minimum length of what is looked for across the ends of lines, as programs wrap base64:
+/// shorter words would look alike.
+pub(super) const WRAPPED_BYTES_MIN: usize = 20;
 
 /// Minimum length of a text in a secret that is JSON to be a secret by itself.
 const JSON_TEXT_BYTES_MIN: usize = 32;

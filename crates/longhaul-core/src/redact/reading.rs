@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::redact::SECRET_BYTES_MIN;
+/// Minimum length of a secret: a shorter text is in every other text by chance.
+pub const SECRET_BYTES_MIN: usize = 6;
 
 /// Escapes may stand for escapes, as in a JSON text within a JSON text.
 const PASSES_MAX: usize = 3;
