@@ -92,6 +92,10 @@ pub enum Error {
         /// Why not.
         why: std::io::Error,
     },
+    /// The listener of a server has no address.
+    #[cfg(feature = "server")]
+    #[error("the listener has no address to serve at: {0}")]
+    Listener(std::io::Error),
     /// A task of the runtime ended without a result; runs wait for the next worker.
     #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
     TaskLost(#[from] tokio::task::JoinError),

@@ -1,7 +1,13 @@
-//! Longhaul, a durable runtime for AI agents: the facade that programs use.
+//! Longhaul, a durable runtime for AI agents, as the library that programs depend on.
+//!
+//! [`Runtime::builder`] opens a store with agents, Rust functions, tools, models and context
+//! providers; `docs/library.md` begins with a whole program. A program names no other crate of
+//! ours. Feature: `server` (the HTTP API and the dashboard inside a program).
 //!
 //! Never: holds a business rule. It names the concrete parts, puts them
 //! together, and passes words on.
+
+#![deny(missing_docs)]
 
 mod agent;
 pub mod agents;
@@ -42,6 +48,8 @@ pub use worker::{Worker, WorkerHandle};
 pub use async_trait::async_trait;
 pub use longhaul_api::gate::GateView;
 pub use longhaul_api::run::{OutputView, RunView, UsageView};
+#[cfg(feature = "server")]
+pub use longhaul_core::access::Role;
 pub use longhaul_core::id::{AgentName, GateId, RunId};
 pub use longhaul_core::policy::gate::GateKind;
 pub use longhaul_core::port::store::RunRow;

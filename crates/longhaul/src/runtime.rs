@@ -3,6 +3,8 @@
 //! Never: a rule. It puts the parts together and passes requests on to the engine.
 
 mod builder;
+#[cfg(feature = "server")]
+mod serve;
 
 use std::fmt;
 

@@ -2,11 +2,14 @@
 
 #[cfg(test)]
 mod suite {
+    mod features;
     mod handler;
     mod mcp_file;
     mod mcp_supplies;
     mod program;
     mod providers;
     mod runtime;
+    #[cfg(feature = "server")]
+    mod serve;
     mod stateless;
 }

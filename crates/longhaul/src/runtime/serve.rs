@@ -1,0 +1,70 @@
+//! The HTTP API and the dashboard inside a program.
+//!
+//! Never: a server that anybody may use. Every request needs a key.
+
+use std::future::pending;
+
+use longhaul_core::access::Role;
+use longhaul_core::id::KeyName;
+use longhaul_engine::handle::KeyAsk;
+use longhaul_engine::secret::KEY_PREFIX;
+use longhaul_server::{App, Options};
+use tokio::net::TcpListener;
+
+use crate::error::Error;
+use crate::gates::PROGRAM;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Makes a key for callers of the API. It is shown this once, and goes into the header
+    /// `Authorization: Bearer KEY`.
+    ///
+    /// # Errors
+    /// The name can't be one, a key of this name counts already, or the store failed.
+    pub async fn create_key(&self, name: &str, role: Role) -> Result<String, Error> {
+        let ask = KeyAsk {
+            name: KeyName::new(name)?,
+            role,
+            span: None,
+            by: PROGRAM.to_owned(),
+        };
+        let made = self.0.longhaul.make_key(ask).await?;
+        Ok(made.secret.reveal().to_owned())
+    }
+
+    /// Serves the HTTP API and the dashboard, until the future is dropped. Runs are driven by a
+    /// worker of their own.
+    ///
+    /// ```no_run
+    /// # async fn example(runtime: longhaul::Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    /// let worker = runtime.worker().spawn();
+    /// let key = runtime.create_key("ci", longhaul::Role::Operator).await?;
+    /// println!("curl -H 'Authorization: Bearer {key}' http://127.0.0.1:4180/v1/runs");
+    /// runtime.serve(tokio::net::TcpListener::bind("127.0.0.1:4180").await?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The listener has no address, or the store failed.
+    pub async fn serve(&self, listener: TcpListener) -> Result<(), Error> {
+        self.serve_until(listener, pending()).await
+    }
+
+    /// Serves until `stop` returns, and then until open requests have their answers.
+    ///
+    /// # Errors
+    /// The listener has no address, or the store failed.
+    pub async fn serve_until(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let longhaul = &self.0.longhaul;
+        // Nobody is told this one: callers use keys of their own.
+        let options = Options::new(longhaul.secret(KEY_PREFIX)?);
+        let address = listener.local_addr().map_err(Error::Listener)?;
+        let app = App::new(longhaul.clone(), options, address);
+        Ok(longhaul_server::serve(listener, app, stop).await?)
+    }
+}
