@@ -305,11 +305,11 @@ mod tests {
 
     #[test]
     fn tokens_of_logins_are_taken_out_of_a_line() {
-        let oauth = longhaul_tool::mcp::OAuth {
+        let oauth = longhaul_mcp::OAuth {
             client_secret: Some("l0gin-in-a-line".to_owned()),
             ..Default::default()
         };
-        longhaul_tool::mcp::Login::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
+        longhaul_mcp::Login::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
         let clean = Filter::new(&[]).clean("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
         assert_eq!(clean, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }

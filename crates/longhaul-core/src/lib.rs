@@ -11,6 +11,7 @@ pub mod event;
 pub mod failure;
 pub mod id;
 pub mod message;
+pub mod net;
 pub mod note;
 pub mod picture;
 pub mod policy;

@@ -198,14 +198,6 @@ impl Group {
         Self(id.and_then(Pid::from_raw))
     }
 
-    /// Tells them this, as long as the number is theirs.
-    pub(crate) fn tell(&self, signal: Signal) {
-        if let Some(group) = self.0 {
-            // An error says that nobody is left.
-            _ = kill_process_group(group, signal);
-        }
-    }
-
     /// Ends them, once: later the number may be somebody else's.
     pub(crate) fn kill(&mut self) {
         if let Some(group) = self.0.take() {

@@ -12,7 +12,6 @@ mod http_fetch;
 mod interaction;
 mod jsonl;
 mod location;
-pub mod mcp;
 pub mod memory;
 pub mod message;
 pub mod outbound;

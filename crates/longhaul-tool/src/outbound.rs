@@ -4,8 +4,7 @@
 //! asked for, longer than was said, or a redirect that was not checked like the
 //! first address.
 
-pub(crate) mod address;
-mod door;
+pub(crate) mod door;
 pub(crate) mod hop;
 mod names;
 
@@ -19,10 +18,10 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap};
 use reqwest::{Client, ClientBuilder, Method};
 use url::{Host, Url};
 
+use longhaul_core::net::{self, Zone};
 use longhaul_core::port::outbound::{Outbound, OutboundError, Reach, Request, Response};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::outbound::address::{Kind, kind};
 use crate::outbound::door::Pass;
 use crate::outbound::hop::{Hop, address, forbidden, said};
 use crate::outbound::names::{Error, Sieve, System};
@@ -222,17 +221,16 @@ fn builder(sieve: Sieve) -> ClientBuilder {
 /// Whether a host that is spelled as an address is open; names are for the sieve,
 /// but for the one that means this machine whoever is asked.
 fn is_open(host: &Host<&str>, pass: Pass) -> bool {
-    let kind = match host {
-        Host::Domain(name) => match name.trim_end_matches('.').rsplit('.').next() {
-            Some("localhost") => Kind::Private,
-            Some(_) | None => Kind::Public,
-        },
-        Host::Ipv4(ip) => kind((*ip).into()),
-        Host::Ipv6(ip) => kind((*ip).into()),
+    let zone = match host {
+        Host::Domain(name) => net::host_zone(name).unwrap_or(Zone::Public),
+        Host::Ipv4(ip) => net::zone((*ip).into()),
+        Host::Ipv6(ip) => net::zone((*ip).into()),
     };
-    match (kind, pass) {
-        (_, Pass::Named) | (Kind::Public, _) | (Kind::Private, Pass::Private) => true,
-        (Kind::Private, Pass::Public) | (Kind::Odd, Pass::Public | Pass::Private) => false,
+    match (zone, pass) {
+        (_, Pass::Named) | (Zone::Public, _) => true,
+        (Zone::Loopback | Zone::Private, Pass::Private) => true,
+        (Zone::Loopback | Zone::Private, Pass::Public) => false,
+        (Zone::Reserved, Pass::Public | Pass::Private) => false,
     }
 }
 

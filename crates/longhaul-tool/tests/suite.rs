@@ -8,7 +8,6 @@ mod suite {
     mod http_fetch;
     mod interaction;
     mod kit;
-    mod mcp;
     mod memory;
     mod message;
     mod outbound;

@@ -4,7 +4,6 @@
 //! Never: another server than the one that was named, a key for anybody but the
 //! server it belongs to, or a store made only to find it empty.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use longhaul::assemble::store_file;
@@ -12,6 +11,7 @@ use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::{local_key, marker};
 use longhaul_api::client::{Client, Url, is_alive};
+use longhaul_core::net;
 use longhaul_engine::secret::Secret;
 
 use crate::desk::Desk;
@@ -174,14 +174,7 @@ fn key(here: &Surroundings, url: &Url, config: Option<&Config>) -> anyhow::Resul
 }
 
 fn is_loopback(url: &Url) -> bool {
-    let Some(host) = url.host_str() else {
-        return false;
-    };
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    match address.parse::<IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => host == "localhost",
-    }
+    url.host_str().is_some_and(net::is_loopback)
 }
 
 #[cfg(test)]

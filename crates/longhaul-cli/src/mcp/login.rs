@@ -16,7 +16,7 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::Way;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
-use longhaul_tool::mcp::{Began, Door, LoginError, Servers, Standing, Visit};
+use longhaul_mcp::{Began, Door, LoginError, Servers, Standing, Visit};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

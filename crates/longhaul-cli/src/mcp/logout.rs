@@ -14,7 +14,7 @@ use longhaul::trust::decisions::Decisions;
 use longhaul::trust::item::Item;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
-use longhaul_tool::mcp::{Forgotten, Servers};
+use longhaul_mcp::{Forgotten, Servers};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;

@@ -15,7 +15,7 @@ use longhaul::trust::decisions::{Decisions, Status};
 use longhaul::trust::item::Item;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
-use longhaul_tool::mcp::{self, LoginError};
+use longhaul_mcp::LoginError;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -43,7 +43,7 @@ struct Standing {
 }
 
 /// The logins of the servers that have one; the error says why that is not known.
-type Logins = BTreeMap<String, Result<mcp::Standing, String>>;
+type Logins = BTreeMap<String, Result<longhaul_mcp::Standing, String>>;
 
 impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
@@ -126,7 +126,7 @@ fn standing(server: &Server, ready: &Ready, verdict: Option<&Status>) -> Standin
 fn row(
     server: &Server,
     standing: &Standing,
-    login: Option<&Result<mcp::Standing, String>>,
+    login: Option<&Result<longhaul_mcp::Standing, String>>,
 ) -> Vec<Cell> {
     let login = match login {
         Some(Ok(login)) if login.over => {

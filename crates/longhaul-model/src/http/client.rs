@@ -3,10 +3,10 @@
 //!
 //! Never: sends what is meant for this machine or this house to a proxy.
 
-use std::net::IpAddr;
 use std::sync::Once;
 use std::time::Duration;
 
+use longhaul_core::net;
 use reqwest::{Client, Url};
 
 use crate::http::made::Made;
@@ -46,9 +46,9 @@ pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Clien
         .tcp_nodelay(true)
         .connect_timeout(connect)
         .connector_layer(made.clone());
-    let client = match is_near(base) {
-        true => client.no_proxy(),
-        false => client,
+    let client = match net::may_use_proxy(base.host_str().unwrap_or_default()) {
+        true => client,
+        false => client.no_proxy(),
     };
     let client = match base.scheme() {
         // A machine without certificates can still talk without TLS.
@@ -56,24 +56,6 @@ pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Clien
         _ => client.build(),
     };
     client.map_err(|error| Trouble::Client(cause(&error)))
-}
-
-/// Whether the host is this machine or stands in the same house by its address.
-fn is_near(base: &Url) -> bool {
-    let host = base.host_str().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => {
-            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()
-        }
-        Ok(IpAddr::V6(ip)) => {
-            ip.is_loopback()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
-                || ip.is_unspecified()
-        }
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
-    }
 }
 
 #[cfg(test)]
@@ -94,7 +76,9 @@ mod tests {
             ("https://8.8.8.8", false),
             ("https://localhost.example.com", false),
         ] {
-            assert_eq!(is_near(&address(base).unwrap()), near, "{base}");
+            let url = address(base).unwrap();
+            let may_use_proxy = net::may_use_proxy(url.host_str().unwrap());
+            assert_eq!(may_use_proxy, !near, "{base}");
         }
     }
 }

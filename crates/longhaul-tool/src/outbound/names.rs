@@ -8,9 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use longhaul_core::net::{Zone, zone};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-
-use crate::outbound::address::{Kind, kind};
 
 /// Somebody who knows the addresses of a name.
 #[async_trait]
@@ -43,10 +42,10 @@ impl Sieve {
     async fn let_through(self, name: String) -> Result<Vec<SocketAddr>, Error> {
         let found = self.names.addresses(&name).await.map_err(Error::Unknown)?;
         let count = found.len();
-        let may = |ip: &IpAddr| match kind(*ip) {
-            Kind::Public => true,
-            Kind::Private => self.private,
-            Kind::Odd => false,
+        let may = |ip: &IpAddr| match zone(*ip) {
+            Zone::Public => true,
+            Zone::Loopback | Zone::Private => self.private,
+            Zone::Reserved => false,
         };
         let good = found.into_iter().filter(may);
         let good: Vec<SocketAddr> = good.map(|ip| SocketAddr::new(ip, 0)).collect();

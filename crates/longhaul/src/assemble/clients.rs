@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
-use longhaul_tool::mcp::{Checked, Login, McpError, OAuth, ServerSpec, Servers, Way};
+use longhaul_mcp::{Checked, Login, McpError, OAuth, ServerSpec, Servers, Way};
 
 use crate::assemble::line::{Line, Report, Told, Unheard};
 use crate::assemble::supplies::ready;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
 use longhaul_core::redact::Redactor;
-use longhaul_tool::mcp::{self, without_tokens};
+use longhaul_mcp::without_tokens;
 
 use crate::assemble::providers::Providers;
 use crate::config::settings::Config;
@@ -40,7 +40,7 @@ impl Redact for ProjectRedactor {
     }
 
     fn unfinished(&self, text: &str) -> usize {
-        self.0.unfinished(text).max(mcp::unfinished(text))
+        self.0.unfinished(text).max(longhaul_mcp::unfinished(text))
     }
 }
 
@@ -55,11 +55,11 @@ mod tests {
     #[test]
     fn what_has_begun_may_be_a_secret_or_a_token() {
         let redactor = ProjectRedactor(Redactor::new([("KEY", "s3cret-of-a-project")]));
-        let oauth = mcp::OAuth {
+        let oauth = longhaul_mcp::OAuth {
             client_secret: Some("t0ken-of-a-login".to_owned()),
-            ..mcp::OAuth::default()
+            ..longhaul_mcp::OAuth::default()
         };
-        _ = mcp::Login::new("/nowhere".into(), oauth, Arc::new(SystemClock));
+        _ = longhaul_mcp::Login::new("/nowhere".into(), oauth, Arc::new(SystemClock));
         for (text, begun) in [
             ("it is s3cret-of", "s3cret-of"),
             ("it is t0ken-of-a", "t0ken-of-a"),

@@ -3,7 +3,7 @@
 //! Never: quotes what stands there. It may be a secret.
 
 use longhaul_core::suggest;
-use longhaul_tool::mcp::OAuth;
+use longhaul_mcp::OAuth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::{Elicitation, OAuth};
+use longhaul_mcp::{Elicitation, OAuth};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::{Elicitation, OAuth};
+use longhaul_mcp::{Elicitation, OAuth};
 
 use crate::mcp::expand::variables;
 use crate::mcp::oauth;

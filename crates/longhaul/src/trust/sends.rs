@@ -5,9 +5,9 @@
 //! Never: looks at a key. What a decision is bound to is the same whether one is
 //! set or not, and whoever asks.
 
-use std::net::IpAddr;
 use std::path::Path;
 
+use longhaul_core::net::is_loopback;
 use longhaul_tool::message::Deliver;
 use reqwest::Url;
 use serde_json::Value as Json;
@@ -209,9 +209,7 @@ fn is_near(address: &str) -> bool {
     let Ok(url) = Url::parse(address) else {
         return false;
     };
-    let host = url.host_str().unwrap_or_default();
-    let bare = host.trim_matches(['[', ']']);
-    host == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    url.host_str().is_some_and(is_loopback)
 }
 
 #[cfg(test)]

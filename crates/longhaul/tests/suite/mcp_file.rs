@@ -8,7 +8,7 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::filled::Filled;
 use longhaul::mcp::server::Way;
 use longhaul_core::time::Millis;
-use longhaul_tool::mcp::Elicitation;
+use longhaul_mcp::Elicitation;
 use tempfile::TempDir;
 
 fn read(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {

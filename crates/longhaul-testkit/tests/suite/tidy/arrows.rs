@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("longhaul-store", &["longhaul-core"]),
     ("longhaul-model", &["longhaul-core"]),
     ("longhaul-tool", &["longhaul-core"]),
+    ("longhaul-mcp", &["longhaul-core"]),
     ("longhaul-api", &["longhaul-core"]),
     (
         "longhaul-engine",
@@ -28,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "longhaul-store",
             "longhaul-model",
             "longhaul-tool",
+            "longhaul-mcp",
             "longhaul-api",
             "longhaul-engine",
             "longhaul-server",
@@ -41,6 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "longhaul-store",
             "longhaul-model",
             "longhaul-tool",
+            "longhaul-mcp",
             "longhaul-api",
             "longhaul-engine",
             "longhaul-server",

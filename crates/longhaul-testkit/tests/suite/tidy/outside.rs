@@ -43,6 +43,7 @@ const LEFT_TO_OTHERS: &[(&str, &[&[&str]])] = &[
     ),
     ("longhaul-model", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
     ("longhaul-tool", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
+    ("longhaul-mcp", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
     ("longhaul-api", &[SQL, HTTP_IN, CONTAINERS, FOR_BINARIES]),
     (
         "longhaul-engine",

@@ -1,0 +1,209 @@
+//! The requests that logging in needs: metadata, registration, tokens.
+//!
+//! Never: follows a redirect by itself (the SDK follows those to the same origin, and
+//! each of them is judged here like any other request), reads more than an answer may
+//! be long, asks an address that the server has no business to name, or says an
+//! address in an error. Behind a proxy there is one exception: where a name leads
+//! that this machine can't look up, only the proxy sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, redirect};
+use rmcp::transport::auth::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+
+use crate::auth::near::{Near, Sieve};
+use crate::tls::with_provider;
+
+/// The longest answer that is read.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// How long it may take to reach somebody.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long one question may take.
+pub(super) const WHOLE: Duration = Duration::from_secs(20);
+
+/// Asks within bounds.
+#[derive(Debug)]
+pub(super) struct Asks {
+    client: Client,
+    near: Near,
+    sieve: Arc<Sieve>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoAnswer(String);
+
+/// An answer as the SDK wants it: the crate of that type has no name here but through
+/// the SDK's own.
+pub(super) type Answer = <<OAuthHttpClientFuture<'static> as Future>::Output as Good>::Good;
+
+/// What stands in a result that is good.
+pub(super) trait Good {
+    type Good;
+}
+
+impl<T, E> Good for Result<T, E> {
+    type Good = T;
+}
+
+impl Asks {
+    /// Whoever asks on behalf of the server at this address.
+    pub(super) async fn of(server: &Url) -> Result<Self, String> {
+        let near = Near::of(server).await;
+        let sieve = Arc::new(Sieve::new(server, near));
+        with_provider();
+        // A machine without certificates can still talk without TLS.
+        let client = match (builder(near, &sieve).build(), near) {
+            (Err(_), Near::Here) => builder(near, &sieve).tls_certs_only([]).build(),
+            (built, _) => built,
+        };
+        let client = client.map_err(why)?;
+        Ok(Self {
+            client,
+            near,
+            sieve,
+        })
+    }
+
+    /// Where the server stands that this asks for.
+    pub(super) const fn near(&self) -> Near {
+        self.near
+    }
+
+    async fn ask(&self, asked: OAuthHttpRequest) -> Result<Answer, OAuthHttpClientError> {
+        let (parts, body) = asked.request.into_parts();
+        let no = |why: String| -> OAuthHttpClientError { Box::new(NoAnswer(why)) };
+        let url: Url = parts
+            .uri
+            .to_string()
+            .parse()
+            .map_err(|_| no(NO_URL.into()))?;
+        let may = self.may(&url).await;
+        may.map_err(|why| no(why.to_owned()))?;
+        let request = self
+            .client
+            .request(parts.method, url)
+            .headers(parts.headers);
+        let request = match body.is_empty() {
+            true => request,
+            false => request.body(body),
+        };
+        let response = request.send().await.map_err(|error| no(why(error)))?;
+        read(response).await.map_err(no)
+    }
+
+    /// Whether this address may be asked; the error says why not.
+    pub(super) async fn may(&self, url: &Url) -> Result<(), &'static str> {
+        self.near.may(url)?;
+        match self.sieve.has_proxy() {
+            true => self.sieve.judge(url).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Sends a form, as the client of this name and secret where one is given; only
+    /// what came of it is heard.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        form: String,
+        client: Option<(String, String)>,
+    ) -> Result<StatusCode, String> {
+        self.may(url).await.map_err(str::to_owned)?;
+        let request = self.client.post(url.clone()).body(form);
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = match client {
+            Some((name, secret)) => request.basic_auth(name, Some(secret)),
+            None => request,
+        };
+        Ok(request.send().await.map_err(why)?.status())
+    }
+}
+
+fn builder(near: Near, sieve: &Arc<Sieve>) -> ClientBuilder {
+    let client = Client::builder()
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT)
+        .timeout(WHOLE)
+        .pool_max_idle_per_host(0)
+        .dns_resolver(Arc::clone(sieve));
+    match near {
+        Near::Far => client,
+        Near::House | Near::Here => client.no_proxy(),
+    }
+}
+
+pub(super) const NO_URL: &str = "it names an address that is none";
+
+async fn read(mut response: Response) -> Result<Answer, String> {
+    let status = response.status();
+    let headers = response.headers().clone();
+    let said = headers.get(CONTENT_TYPE);
+    // A stream of events says nothing of logins, and may have no end.
+    let is_stream = said.is_some_and(|said| said.as_bytes().starts_with(b"text/event-stream"));
+    let mut all = Vec::new();
+    while !is_stream && let Some(some) = response.chunk().await.map_err(why)? {
+        if all.len() + some.len() > BYTES_MAX {
+            return Err("the answer is too long".to_owned());
+        }
+        all.extend_from_slice(&some);
+    }
+    let mut answer = Answer::new(all);
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// What lies behind an error, without where to.
+fn why(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut deepest: &dyn std::error::Error = &error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    deepest.to_string()
+}
+
+impl OAuthHttpClient for Asks {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(self.ask(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_sent_where_the_server_must_not_lead() {
+        let server: Url = "https://8.8.8.8/mcp".parse().unwrap();
+        let sieve = Arc::new(Sieve::new(&server, Near::Far));
+        with_provider();
+        let client = builder(Near::Far, &sieve).tls_certs_only([]).build();
+        let asks = Asks {
+            client: client.unwrap(),
+            near: Near::Far,
+            sieve,
+        };
+        for (url, why) in [
+            ("https://10.0.0.9/revoke", "private or reserved"),
+            ("https://127.0.0.1/revoke", "private or reserved"),
+            ("https://localhost/revoke", "private or reserved"),
+            ("http://auth.example/revoke", "not https://"),
+        ] {
+            let url: Url = url.parse().unwrap();
+            let sent = asks.post(&url, "token=t".to_owned(), None).await;
+            let error = sent.unwrap_err();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+    }
+}

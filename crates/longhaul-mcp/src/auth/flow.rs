@@ -1,0 +1,473 @@
+//! One login, from finding out whom to ask to keeping what they gave.
+//!
+//! Never: takes an answer that is not to its own question, and never sends a person
+//! or a secret to an address that the server has no business to name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::time::Timestamp;
+use reqwest::Url;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
+    AuthorizationMetadataSource, OAuthClientConfig,
+};
+use tokio::time::timeout;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
+
+use crate::auth::asks::Asks;
+use crate::auth::book::{Book, Record};
+use crate::auth::error::{LoginError, SET_CLIENT, said, secrets_of, told};
+use crate::auth::keeper::{Standing, standing};
+use crate::auth::means::Login;
+use crate::auth::near::Near;
+use crate::auth::shelf::Shelf;
+
+/// So long it may take to find out whom to ask, and to be given a token.
+const WHOLE: Duration = Duration::from_secs(90);
+
+/// So many scopes are asked for.
+const SCOPES_MAX: usize = 100;
+
+/// What a person is to open, and what is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// Where the browser is sent back to.
+    pub redirect: String,
+    /// What is asked for besides what the server says it needs.
+    pub scopes: Vec<String>,
+}
+
+/// A login that has begun: somebody has to open its address.
+pub struct Began {
+    server: String,
+    url: Url,
+    login: Login,
+    manager: AuthorizationManager,
+    shelf: Shelf,
+    address: String,
+    state: String,
+    /// The secret of a client that was registered just now.
+    client_secret: Option<String>,
+}
+
+impl std::fmt::Debug for Began {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Began").field(&self.server).finish()
+    }
+}
+
+/// The parts that make up a login at a server.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) url: &'a Url,
+    pub(crate) login: &'a Login,
+}
+
+impl At<'_> {
+    fn failed(&self, why: &str, helps: &str) -> LoginError {
+        LoginError::Failed {
+            server: self.server.to_owned(),
+            why: why.to_owned(),
+            helps: helps.to_owned(),
+        }
+    }
+
+    fn book(&self) -> Book {
+        Book::of(&self.login.folder, self.url, self.server)
+    }
+
+    fn sdk(&self, error: &AuthError) -> LoginError {
+        self.sdk_without(error, &[])
+    }
+
+    /// What the SDK says, without what was sent.
+    fn sdk_without(&self, error: &AuthError, sent: &[&str]) -> LoginError {
+        let mut secrets = secrets_of(self.url);
+        secrets.extend(self.login.oauth.client_secret.as_deref());
+        secrets.extend(sent);
+        let (why, helps) = told(error, &secrets);
+        self.failed(&why, helps)
+    }
+
+    fn late(&self) -> LoginError {
+        let why = format!("nobody answered within {} s", WHOLE.as_secs());
+        self.failed(&why, "Try it again.")
+    }
+}
+
+/// Begins a login.
+pub(crate) async fn begin(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
+    // Nobody is sent to a browser for what could not be kept.
+    at.book().prepare()?;
+    // The SDK tells its log more than is anybody's business.
+    let begun = Box::pin(begun(at, visit)).with_subscriber(NoSubscriber::default());
+    match timeout(WHOLE, begun).await {
+        Ok(begun) => begun,
+        Err(_) => Err(at.late()),
+    }
+}
+
+/// Whether a server says how one logs in there; it may let strangers in as well, and
+/// want a login only for some of what it has.
+pub(crate) async fn is_published(at: At<'_>) -> Result<bool, LoginError> {
+    let asked = Box::pin(found(at)).with_subscriber(NoSubscriber::default());
+    match timeout(WHOLE, asked).await {
+        Ok(found) => found,
+        Err(_) => Err(at.late()),
+    }
+}
+
+async fn found(at: At<'_>) -> Result<bool, LoginError> {
+    let asks = Asks::of(at.url).await;
+    let asks = asks.map_err(|why| at.failed(&why, "Try it again."))?;
+    // Over such a way nobody logs in, whatever it says.
+    if asks.near().may(at.url).is_err() {
+        return Ok(false);
+    }
+    let url = at.url.clone();
+    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
+    let manager = manager.await.map_err(|error| at.sdk(&error))?;
+    let found = manager.resolve_metadata().await;
+    let found = found.map_err(|error| at.sdk(&error))?;
+    Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
+}
+
+async fn begun(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
+    let sdk = |error: AuthError| at.sdk(&error);
+    let asks = Asks::of(at.url).await;
+    let asks = asks.map_err(|why| at.failed(&why, "Try it again."))?;
+    let near = asks.near();
+    near.may(at.url).map_err(|_| {
+        let why = "it is not asked over https://, so everybody on the way could take the login";
+        at.failed(why, "Write its https:// address as `url` in .mcp.json.")
+    })?;
+    let url = at.url.clone();
+    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
+    let mut manager = manager.await.map_err(sdk)?;
+    let shelf = Shelf::default();
+    manager.set_credential_store(shelf.clone());
+    let heard = at.login.heard();
+    let found = manager.resolve_metadata_from_challenge(heard.as_deref());
+    let found = found.await.map_err(sdk)?;
+    let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
+    let metadata = found.metadata;
+    sound(at, near, &metadata)?;
+    manager.set_metadata(metadata.clone());
+    let scopes = scopes(at, visit, &manager, &metadata).await?;
+    let client = client(at, visit, &mut manager, (&metadata, &scopes)).await;
+    let client_secret = client.map_err(|error| match is_silent {
+        true => at.failed(
+            "it does not say how one logs in there",
+            "If it wants a key, write it as an Authorization header in .mcp.json.",
+        ),
+        false => error,
+    })?;
+    let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let address = manager.get_authorization_url(&wanted).await.map_err(sdk)?;
+    let state = address
+        .parse::<Url>()
+        .ok()
+        .and_then(|url| param(&url, "state"));
+    Ok(Began {
+        server: at.server.to_owned(),
+        url: at.url.clone(),
+        login: at.login.clone(),
+        manager,
+        shelf,
+        state: state.unwrap_or_default(),
+        address,
+        client_secret,
+    })
+}
+
+/// Whether the addresses of an authorization server may be gone to.
+fn sound(at: At<'_>, near: Near, metadata: &AuthorizationMetadata) -> Result<(), LoginError> {
+    let registers = metadata.registration_endpoint.as_ref();
+    let named = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+    for named in named.into_iter().chain(registers) {
+        let url = named
+            .parse::<Url>()
+            .map_err(|_| "it names an address that is none");
+        let may = url.and_then(|url| near.may(&url));
+        may.map_err(|why| at.failed(why, "Ask whoever runs that server."))?;
+    }
+    Ok(())
+}
+
+/// What is asked for: what the project or the server says, and what was had before.
+async fn scopes(
+    at: At<'_>,
+    visit: &Visit,
+    manager: &AuthorizationManager,
+    metadata: &AuthorizationMetadata,
+) -> Result<Vec<String>, LoginError> {
+    let mut scopes = match at.login.oauth.scopes.as_slice() {
+        [] => manager.select_initial_scopes(&[]).await,
+        said => {
+            let offline = "offline_access".to_owned();
+            let supported = metadata.scopes_supported.as_ref();
+            let lasts = supported.is_some_and(|scopes| scopes.contains(&offline));
+            said.iter()
+                .cloned()
+                .chain(lasts.then_some(offline))
+                .collect()
+        }
+    };
+    let before = at.book().read()?;
+    // What another authorization server gave means nothing here.
+    let before = before.filter(|before| before.credentials.issuer == metadata.issuer);
+    let before = before.map(|before| before.credentials.granted_scopes);
+    let more = before.into_iter().flatten().chain(visit.scopes.clone());
+    for scope in more {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    scopes.truncate(SCOPES_MAX);
+    Ok(scopes)
+}
+
+/// Says who we are, and is told so where nobody knows it yet. A secret is one that
+/// was given just now.
+async fn client(
+    at: At<'_>,
+    visit: &Visit,
+    manager: &mut AuthorizationManager,
+    (metadata, scopes): (&AuthorizationMetadata, &[String]),
+) -> Result<Option<String>, LoginError> {
+    let oauth = &at.login.oauth;
+    let sdk = |error: AuthError| at.sdk(&error);
+    if let Some(id) = &oauth.client_id {
+        let config = OAuthClientConfig::new(id, &visit.redirect);
+        let config = match &oauth.client_secret {
+            Some(secret) => config.with_client_secret(secret),
+            None => config,
+        };
+        manager.configure_client(config).map_err(sdk)?;
+        return Ok(None);
+    }
+    let reads = metadata
+        .additional_fields
+        .get("client_id_metadata_document_supported");
+    let reads = reads.and_then(serde_json::Value::as_bool) == Some(true);
+    if let (Some(document), true) = (&oauth.client_metadata_url, reads) {
+        let config = OAuthClientConfig::new(document, &visit.redirect);
+        manager.configure_client(config).map_err(sdk)?;
+        return Ok(None);
+    }
+    if metadata.registration_endpoint.is_none() {
+        return Err(at.failed("it takes no clients that it does not know", SET_CLIENT));
+    }
+    let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let registered = manager.register_client("Longhaul", &visit.redirect, &wanted);
+    Ok(registered.await.map_err(sdk)?.client_secret)
+}
+
+fn param(url: &Url, name: &str) -> Option<String> {
+    let found = url.query_pairs().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.into_owned())
+}
+
+impl Began {
+    /// What somebody is to open.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What the answer has to bring back.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+
+    /// Whether this address is the answer to this login, good or bad.
+    pub fn is_answered_by(&self, led_to: &str) -> bool {
+        let url = led_to.trim().parse::<Url>().ok();
+        let state = url.and_then(|url| param(&url, "state"));
+        !self.state.is_empty() && state.as_deref() == Some(&self.state)
+    }
+
+    /// Ends the login with the address that the browser was sent back to, and keeps it.
+    pub async fn finish(self, led_to: &str) -> Result<Standing, LoginError> {
+        self.finish_within(led_to, WHOLE).await
+    }
+
+    async fn finish_within(&self, led_to: &str, most: Duration) -> Result<Standing, LoginError> {
+        let given = Box::pin(self.given(led_to)).with_subscriber(NoSubscriber::default());
+        let record = match timeout(most, given).await {
+            Ok(given) => given?,
+            Err(_) => return Err(self.at().late()),
+        };
+        record.remember();
+        // Another may hold the place for a while. What was given must not be lost over
+        // that: the code is good for once.
+        let book = self.at().book();
+        let hold = book.hold().await?;
+        book.write(&hold, &record)?;
+        let now: Timestamp = self.login.clock.now();
+        Ok(standing(&record, now))
+    }
+
+    fn at(&self) -> At<'_> {
+        At {
+            server: &self.server,
+            url: &self.url,
+            login: &self.login,
+        }
+    }
+
+    /// What the server gives for the answer.
+    async fn given(&self, led_to: &str) -> Result<Record, LoginError> {
+        let at = self.at();
+        let again = format!("Run `longhaul mcp login {}` again.", self.server);
+        let no = |why: &str| at.failed(why, &again);
+        let Ok(url) = led_to.trim().parse::<Url>() else {
+            return Err(no("what came back is no address"));
+        };
+        if !self.is_answered_by(led_to) {
+            return Err(no("the answer is not to the question that was asked"));
+        }
+        if let Some(error) = param(&url, "error") {
+            let words = param(&url, "error_description").unwrap_or_default();
+            let said = said(&format!("{error} {words}"), &[]);
+            return Err(no(&format!("the server said no: {said}")));
+        }
+        let Ok(back) = AuthorizationCallback::from_redirect_url(url.as_str()) else {
+            return Err(no("the answer holds no code"));
+        };
+        let issuer = back.issuer.as_deref();
+        let asked =
+            self.manager
+                .exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
+        let sent = [back.code.as_str()];
+        let asked = asked.await;
+        asked.map_err(|error| at.sdk_without(&error, &sent))?;
+        let Some(credentials) = self.shelf.take() else {
+            return Err(no("nothing came of it"));
+        };
+        let record = Record::new(&self.url, self.client_secret.clone(), credentials);
+        let facts = record.facts().unwrap_or_default();
+        if !facts.is_bearer() {
+            let helps = "Ask whoever runs that server for one that takes bearer tokens.";
+            return Err(at.failed("it gave a token of a kind that is not known here", helps));
+        }
+        if !facts.is_usable() {
+            let helps = "Ask whoever runs that server.";
+            return Err(at.failed("it gave a token that can't be sent", helps));
+        }
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
+
+    use super::*;
+    use crate::auth::asks::Answer;
+    use crate::auth::means::OAuth;
+
+    #[derive(Debug)]
+    struct Never;
+
+    #[async_trait::async_trait]
+    impl longhaul_core::time::Clock for Never {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(0)
+        }
+
+        async fn sleep(&self, _: longhaul_core::time::Millis) {}
+    }
+
+    /// Answers at once, with this status and these words.
+    struct Says(u16, &'static str);
+
+    impl OAuthHttpClient for Says {
+        fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+            let mut answer = Answer::new(self.1.as_bytes().to_vec());
+            *answer.status_mut() = self.0.try_into().unwrap();
+            Box::pin(std::future::ready(Ok(answer)))
+        }
+    }
+
+    /// A login that somebody has agreed to, and where the browser was sent.
+    async fn agreed(folder: &std::path::Path, says: Says) -> (Began, String) {
+        let url: Url = "https://u:p4ssw0rd@a.example/mcp?key=k3y".parse().unwrap();
+        let metadata = serde_json::json!({
+            "issuer": "https://a.example",
+            "authorization_endpoint": "https://a.example/authorize",
+            "token_endpoint": "https://a.example/token",
+            "code_challenge_methods_supported": ["S256"],
+            "response_types_supported": ["code"],
+        });
+        let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(says));
+        let mut manager = manager.await.unwrap();
+        let shelf = Shelf::default();
+        manager.set_credential_store(shelf.clone());
+        manager.set_metadata(serde_json::from_value(metadata).unwrap());
+        let client = OAuthClientConfig::new("us", "http://127.0.0.1/callback");
+        manager.configure_client(client).unwrap();
+        let address = manager.get_authorization_url(&[]).await.unwrap();
+        let state = param(&address.parse().unwrap(), "state").unwrap();
+        let led_to = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
+        let began = Began {
+            server: "far".to_owned(),
+            url,
+            login: Login::new(folder.to_owned(), OAuth::default(), Arc::new(Never)),
+            manager,
+            shelf,
+            address,
+            state,
+            client_secret: None,
+        };
+        (began, led_to)
+    }
+
+    const GIVES: Says = Says(200, r#"{"access_token":"a","token_type":"bearer"}"#);
+
+    #[tokio::test]
+    async fn what_was_given_is_kept_however_long_another_holds_the_place() {
+        let home = tempfile::tempdir().unwrap();
+        let (began, led_to) = agreed(&home.path().join("logins"), GIVES).await;
+        let book = began.at().book();
+        let hold = book.hold().await.unwrap();
+        // The answer is there at once, and no time is left beyond it.
+        let mut finished = Box::pin(began.finish_within(&led_to, Duration::ZERO));
+        assert!((&mut finished).now_or_never().is_none());
+        drop(hold);
+        finished.await.unwrap();
+        assert!(book.read().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_comes_to_nothing_is_told_without_what_was_sent() {
+        let home = tempfile::tempdir().unwrap();
+        for (says, why) in [
+            (
+                Says(
+                    400,
+                    r#"{"error":"invalid_grant","error_description":"c0de-7 by p4ssw0rd at key=k3y"}"#,
+                ),
+                "*** by *** at ***",
+            ),
+            (
+                Says(200, r#"{"access_token":"a\r\n","token_type":"bearer"}"#),
+                "that can't be sent",
+            ),
+            (
+                Says(200, r#"{"access_token":"a","token_type":"mac"}"#),
+                "not known here",
+            ),
+        ] {
+            let (began, led_to) = agreed(&home.path().join("logins"), says).await;
+            let error = began.finish(&led_to).await.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            for secret in ["c0de", "p4ss", "k3y"] {
+                assert!(!error.contains(secret), "{error}");
+            }
+        }
+    }
+}

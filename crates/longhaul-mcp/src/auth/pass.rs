@@ -1,0 +1,121 @@
+//! What a request is sent with, and the one renewal that all wait for who need it.
+//!
+//! Never: ends a renewal because nobody waits for it any more. Its answer may be the
+//! only one that holds the next token.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::auth::asks;
+use crate::auth::book::BookError;
+
+/// So long a renewal that is under way is waited for at the end: as long as its last
+/// question may take.
+const ENDS: Duration = asks::WHOLE;
+
+/// What a request is sent with.
+#[derive(Clone, Default)]
+pub(crate) struct Pass {
+    /// The token.
+    pub(crate) token: Option<String>,
+    /// Why there is none though somebody has logged in.
+    pub(crate) over: Option<&'static str>,
+}
+
+/// Why it is not known what a request is sent with.
+#[derive(Debug, Clone)]
+pub(crate) struct Stuck {
+    /// In words.
+    pub(crate) why: String,
+    /// Somebody has to see to the login: trying it again at once would not help.
+    pub(crate) wants_login: bool,
+    /// It may be otherwise the next time, and nobody has to do anything for that.
+    pub(crate) passes: bool,
+}
+
+impl From<BookError> for Stuck {
+    fn from(error: BookError) -> Self {
+        Self {
+            why: error.to_string().trim_end_matches('.').to_owned(),
+            wants_login: true,
+            passes: matches!(error, BookError::Held { .. }),
+        }
+    }
+}
+
+pub(crate) type Passed = Result<Pass, Stuck>;
+
+/// A renewal that any number wait for.
+type Waited = Shared<BoxFuture<'static, Passed>>;
+
+/// The renewal under way at one server. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Renewals(Arc<Mutex<Open>>);
+
+#[derive(Default)]
+struct Open {
+    waited: Option<(Waited, AbortHandle)>,
+    tasks: JoinSet<()>,
+    /// Nobody will be there for what is begun now.
+    is_ending: bool,
+}
+
+impl Renewals {
+    /// The renewal that is under way, or this one; and whether it is this one. It goes
+    /// on when whoever waits for it does not.
+    pub(super) fn join(&self, new: impl FnOnce() -> BoxFuture<'static, Passed>) -> (Waited, bool) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((waited, task)) = &open.waited
+            && !task.is_finished()
+        {
+            return (waited.clone(), false);
+        }
+        while open.tasks.try_join_next().is_some() {}
+        let (tell, told) = oneshot::channel();
+        let renewal = new();
+        let task = open.tasks.spawn(async move {
+            // Nobody may wait for it any more; what counts is written by then.
+            _ = tell.send(renewal.await);
+        });
+        let waited = told.map(|ended| {
+            ended.unwrap_or_else(|_| {
+                Err(Stuck {
+                    why: "its login could not be renewed: this process is ending".to_owned(),
+                    wants_login: false,
+                    passes: true,
+                })
+            })
+        });
+        let waited = waited.boxed().shared();
+        open.waited = Some((waited.clone(), task));
+        (waited, true)
+    }
+
+    /// Whether everything ends: no token is asked for any more.
+    pub(super) fn is_ending(&self) -> bool {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.is_ending
+    }
+
+    /// Waits until none is under way, but not for long. One that has not come to its
+    /// last question does not ask it.
+    pub(super) async fn settle(&self) {
+        let open = {
+            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.is_ending = true;
+            open.waited.clone()
+        };
+        if let Some((waited, task)) = open
+            && !task.is_finished()
+        {
+            // What takes longer is lost with the process.
+            _ = timeout(ENDS, waited).await;
+        }
+    }
+}

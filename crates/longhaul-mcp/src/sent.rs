@@ -1,0 +1,237 @@
+//! How a request over HTTP goes out: with the token of a login, where there is one.
+//!
+//! Never: waits for a login until the time of a call is over. Who gives up before
+//! anything was sent knows that nothing has happened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage};
+use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
+use tokio::time::timeout;
+
+use crate::auth::keeper::Keeper;
+use crate::auth::pass::{Pass, Stuck};
+
+/// A login that is being renewed is waited for so long at most.
+pub(super) const LOGIN_MAX: Duration = Duration::from_secs(20);
+
+/// What went wrong on the way, without where to.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct Trouble {
+    why: String,
+    /// The request may have reached the server.
+    pub(super) sent: bool,
+    /// It is for want of a login.
+    pub(super) wants_login: bool,
+    /// It may be otherwise the next time, and nobody has to do anything for that.
+    pub(super) passes: bool,
+}
+
+impl Trouble {
+    pub(super) fn of(error: reqwest::Error) -> Self {
+        let sent = !error.is_connect() && !error.is_builder();
+        let error = error.without_url();
+        let mut why = error.to_string();
+        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
+        while let Some(deeper) = cause {
+            why = deeper.to_string();
+            cause = deeper.source();
+        }
+        Self {
+            sent,
+            ..Self::plain(&why)
+        }
+    }
+
+    pub(super) fn plain(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            sent: true,
+            wants_login: false,
+            passes: false,
+        }
+    }
+
+    /// Nothing was done: nobody is let in so.
+    fn at_the_door(stuck: Stuck) -> Self {
+        let Stuck {
+            why,
+            wants_login,
+            passes,
+        } = stuck;
+        Self {
+            why,
+            sent: false,
+            wants_login,
+            passes,
+        }
+    }
+}
+
+pub(super) type HttpError = StreamableHttpError<Trouble>;
+
+pub(super) fn trouble(error: reqwest::Error) -> HttpError {
+    StreamableHttpError::Client(Trouble::of(error))
+}
+
+/// Makes requests within bounds.
+#[derive(Debug, Clone)]
+pub(super) struct Bounded {
+    pub(super) client: Client,
+    /// Who has the login; none: there is a key in the headers, or nothing.
+    pub(super) keeper: Option<Arc<Keeper>>,
+    /// So long a login is waited for where a call may wait too.
+    pub(super) patience: Duration,
+    /// Something else than a greeting was asked. Clones share it.
+    greeted: Arc<AtomicBool>,
+}
+
+impl Bounded {
+    pub(super) fn new(client: Client, keeper: Option<Arc<Keeper>>, patience: Duration) -> Self {
+        Self {
+            client,
+            keeper,
+            patience: patience.min(LOGIN_MAX),
+            greeted: Arc::default(),
+        }
+    }
+
+    /// How long a login is waited for before this is sent. Nothing can be in doubt before
+    /// a server is greeted; a greeting in between is part of whatever needs it.
+    pub(super) fn patience(&self, message: &ClientJsonRpcMessage) -> Duration {
+        if !greets(message) {
+            self.greeted.store(true, Ordering::Release);
+        }
+        match self.greeted.load(Ordering::Acquire) {
+            true => self.patience,
+            false => LOGIN_MAX,
+        }
+    }
+
+    /// Sends a request with the token of a login, where there is one. A token that
+    /// is refused is renewed once: whoever is refused has done nothing yet.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        patience: Duration,
+    ) -> Result<Response, HttpError> {
+        let Some(keeper) = &self.keeper else {
+            return request.send().await.map_err(trouble);
+        };
+        let again = request.try_clone();
+        let mut pass = passed(keeper, None, patience).await?;
+        let mut response = with(request, pass.token.as_deref()).send().await;
+        if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) = (
+            response.as_ref().map(Response::status),
+            pass.token.as_deref(),
+            again,
+        ) {
+            let newer = passed(keeper, Some(token), patience).await?;
+            if newer.token.is_some() {
+                response = with(again, newer.token.as_deref()).send().await;
+            }
+            pass = newer;
+        }
+        let response = response.map_err(trouble)?;
+        let status = response.status();
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(response);
+        }
+        match keeper.refused(status, challenge(response.headers()), &pass) {
+            Some(why) => Err(StreamableHttpError::Client(Trouble::at_the_door(Stuck {
+                why,
+                wants_login: true,
+                passes: false,
+            }))),
+            None => Ok(response),
+        }
+    }
+}
+
+/// What a request is sent with. A renewal goes on when nobody waits for it, so the next
+/// request finds what came of it.
+async fn passed(
+    keeper: &Keeper,
+    refused: Option<&str>,
+    patience: Duration,
+) -> Result<Pass, HttpError> {
+    let passed = match timeout(patience, keeper.pass(refused)).await {
+        Ok(passed) => passed,
+        Err(_) => Err(Stuck {
+            why: "its login is still being renewed; try it again".to_owned(),
+            wants_login: true,
+            passes: true,
+        }),
+    };
+    passed.map_err(|stuck| StreamableHttpError::Client(Trouble::at_the_door(stuck)))
+}
+
+/// Whether this belongs to a greeting.
+fn greets(message: &ClientJsonRpcMessage) -> bool {
+    match message {
+        JsonRpcMessage::Request(asked) => matches!(
+            asked.request,
+            ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+        ),
+        JsonRpcMessage::Notification(told) => matches!(
+            told.notification,
+            ClientNotification::InitializedNotification(_)
+        ),
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => false,
+    }
+}
+
+/// A stream that nobody is let in to is not asked for again and again; one for which
+/// a login is missing only for a while is.
+pub(super) fn not_let_in(error: HttpError) -> HttpError {
+    if let StreamableHttpError::Client(trouble) = &error
+        && trouble.wants_login
+        && !trouble.passes
+    {
+        return StreamableHttpError::AuthRequired(AuthRequiredError::new(trouble.why.clone()));
+    }
+    error
+}
+
+/// What a server says about how it wants to be asked.
+pub(super) fn challenge(headers: &HeaderMap) -> &str {
+    let said = headers.get(WWW_AUTHENTICATE);
+    said.and_then(|said| said.to_str().ok()).unwrap_or_default()
+}
+
+fn with(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
+    match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_given_up_only_for_what_does_not_pass() {
+        for (wants_login, passes, is_given_up) in [
+            (true, false, true),
+            (true, true, false),
+            (false, true, false),
+            (false, false, false),
+        ] {
+            let trouble = Trouble::at_the_door(Stuck {
+                why: "why".to_owned(),
+                wants_login,
+                passes,
+            });
+            assert!(!trouble.sent);
+            let error = not_let_in(StreamableHttpError::Client(trouble));
+            let given_up = matches!(error, StreamableHttpError::AuthRequired(_));
+            assert_eq!(given_up, is_given_up, "{wants_login} {passes}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A server does not outlive a driver that is killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::time::Millis;
+use longhaul_mcp::{Elicitation, ServerSpec, Servers, Way};
+use longhaul_testkit::clock::SimClock;
+use rustix::process::{Pid, test_kill_process};
+
+use super::kit::RUN;
+
+/// Folder in which the child process below starts its server.
+const CHILD: &str = "LONGHAUL_TOOL_GUARD_CHILD";
+/// Ignores the end of its input and every signal that it can, as does its own child.
+const SERVER: &str = "trap '' HUP INT TERM
+    sleep 600 & echo $! > own
+    echo $$ > leader.part; mv leader.part leader
+    while :; do sleep 1; done";
+
+/// Maximum number of looks, and the pause between them: half a minute in all.
+const LOOKS_MAX: u32 = 6_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Not a test by itself: the driver that is killed below.
+#[tokio::test]
+async fn child() {
+    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else {
+        return;
+    };
+    let spec = ServerSpec {
+        name: "deaf".into(),
+        way: Way::Stdio {
+            command: "sh".into(),
+            args: vec!["-c".into(), SERVER.into()],
+            env: BTreeMap::new(),
+            cwd: Some(folder),
+        },
+        per_run: false,
+        timeout: Millis::from_secs(600),
+        elicitation: Elicitation::Decline,
+    };
+    let servers = Servers::new(vec![spec], Arc::new(SimClock::new()));
+    _ = servers.tools("deaf", None, RUN).await;
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS_MAX {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("it takes too long");
+}
+
+fn pid(file: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(file).ok()?;
+    Pid::from_raw(text.trim().parse().ok()?)
+}
+
+#[test]
+fn a_deaf_server_and_its_children_end_with_a_killed_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "suite::guard::child", "--nocapture"])
+        .env(CHILD, folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let leader = until(|| pid(&folder.path().join("leader")));
+    let own = pid(&folder.path().join("own")).unwrap();
+    let is_gone = |process| test_kill_process(process).is_err() || is_zombie(process);
+    assert!(!is_gone(leader) && !is_gone(own));
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    until(|| (is_gone(leader) && is_gone(own)).then_some(()));
+}
+
+/// A killed process that its new parent has not reaped yet.
+fn is_zombie(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|stat| {
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('Z'))
+    })
+}
