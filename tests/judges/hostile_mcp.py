@@ -15,7 +15,7 @@ import time
 
 MODE = sys.argv[1]
 FOLDER = sys.argv[2] if len(sys.argv) > 2 else "."
-NEWER = MODE in ("newer", "late")
+NEWER = MODE == "newer"
 OBJECT = {"type": "object"}
 ANSWERS = {}
 CANCELLED = []

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::port::tool::{Stay, Tool, ToolContext};
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_mcp::{Door, Elicitation, Login, McpError, OAuth, ServerSpec, Servers, Visit, Way};
+use longhaul_mcp::{Door, Login, McpError, OAuth, ServerSpec, Servers, Visit, Way};
 use serde_json::{Value, json};
 
 /// Time that stands, and waits that are waited.
@@ -60,7 +60,6 @@ async fn main() -> ExitCode {
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
-        elicitation: Elicitation::Defaults,
     };
     let servers = Servers::new(vec![spec], clock);
     let mut logins = 0;

@@ -15,6 +15,5 @@ pub(super) mod near;
 pub(super) mod pass;
 pub(super) mod refusal;
 pub(super) mod revoke;
-pub(super) mod shelf;
 pub(super) mod tokens;
 pub(super) mod unkept;

@@ -1,26 +1,23 @@
 //! How a server is greeted, who it says it is, and why a greeting or a request fails.
 //!
-//! Never: waits for a greeting without an end, or offers a server more than an answer
-//! to its questions, and that only where its spec says so.
+//! Never: waits for a greeting without an end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
-    Implementation, ProtocolVersion,
-};
+use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::Transport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient, ServiceError, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
-use crate::elicit::Host;
 use crate::error::McpError;
 use crate::fate::Fate;
+use crate::host::Host;
+use crate::request_error::{RequestError, Wants};
 use crate::sent::HttpError;
-use crate::spec::{Elicitation, ServerSpec, Way, shown};
+use crate::spec::{ServerSpec, Way, shown};
 use crate::tap::Heard;
 
 /// A server has so long to start and to greet. One that is downloaded first may be
@@ -81,23 +78,12 @@ pub(super) fn who(peer: &Peer<RoleClient>, fate: &Fate) -> Who {
     }
 }
 
-/// What a server is told of us.
-pub(super) fn about_us(elicitation: Elicitation) -> ClientConfig {
-    let us = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
-    let mut able = ClientCapabilities::default();
-    if elicitation == Elicitation::Defaults {
-        let forms = FormElicitationCapability::new();
-        able.elicitation = Some(ElicitationCapability::new().with_form(forms));
-    }
-    ClientConfig::new(able, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-}
-
 /// Greets a server.
 pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
     way: T,
     manner: Manner,
-    (elicitation, heard): (Elicitation, &Arc<Heard>),
-) -> Result<RunningService<RoleClient, Host>, Unkind> {
+    heard: &Arc<Heard>,
+) -> Result<RunningService<RoleClient, Host>, RequestError> {
     let manner = match manner {
         Manner::Either => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -106,86 +92,45 @@ pub(super) async fn greet<T: Transport<RoleClient> + 'static>(
         Manner::Older => ClientLifecycleMode::Initialize,
     };
     // On the heap: it is long, and it is part of every call that may start a server.
-    let host = Host::new(about_us(elicitation), elicitation, Arc::clone(heard));
+    let host = Host::new(Arc::clone(heard));
     let greeted = Box::pin(serve_client_with_lifecycle(host, way, manner));
     match timeout(GREETS, greeted).await {
         Ok(Ok(service)) => Ok(service),
-        Ok(Err(error)) => Err(unkind(&error)),
+        Ok(Err(error)) => Err(greeting_error(&error)),
         Err(_) => {
             let why = format!("it did not greet within {} s", GREETS.as_secs());
-            Err(Unkind::plain(why))
-        }
-    }
-}
-
-/// What somebody has to give us before a server lets us in. It is told as a value: a
-/// stranger's words may hold whatever ours do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
-    Nothing,
-    Login {
-        /// What is wrong with it may pass by itself.
-        passes: bool,
-    },
-    Key,
-}
-
-/// Why a greeting failed, or a request on its way.
-#[derive(Debug)]
-pub(super) struct Unkind {
-    pub(super) why: String,
-    /// The request may have been heard.
-    pub(super) sent: bool,
-    pub(super) wants: Wants,
-}
-
-impl Unkind {
-    /// It wants nothing.
-    pub(super) const fn plain(why: String) -> Self {
-        Self {
-            why,
-            sent: true,
-            wants: Wants::Nothing,
+            Err(RequestError::plain(why))
         }
     }
 }
 
 /// What went wrong when a server was greeted.
-fn unkind(error: &ClientInitializeError) -> Unkind {
+fn greeting_error(error: &ClientInitializeError) -> RequestError {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
-        return unkind(fallback);
+        return greeting_error(fallback);
     }
     if let ClientInitializeError::TransportError { error, .. } = error {
         let http = error.error.downcast_ref::<HttpError>();
-        return http.map_or_else(|| Unkind::plain(error.error.to_string()), on_the_way);
+        return http.map_or_else(|| RequestError::plain(error.error.to_string()), on_the_way);
     }
     if let ClientInitializeError::ConnectionClosed(_) = error {
         let why = "it closed the connection before it had greeted";
-        return Unkind::plain(why.to_owned());
+        return RequestError::plain(why.to_owned());
     }
     if let ClientInitializeError::JsonRpcError(said) = error {
         let (words, code) = (&said.message, said.code.0);
-        return Unkind::plain(format!("it refused to begin: {words} (code {code})"));
+        return RequestError::plain(format!("it refused to begin: {words} (code {code})"));
     }
-    Unkind::plain(format!("it did not greet as the protocol says: {error}"))
+    RequestError::plain(format!("it did not greet as the protocol says: {error}"))
 }
 
 /// What went wrong over HTTP.
-pub(super) fn on_the_way(error: &HttpError) -> Unkind {
-    if let HttpError::Client(trouble) = error {
-        return Unkind {
-            why: trouble.to_string(),
-            sent: trouble.sent,
-            wants: match trouble.wants_login {
-                true => Wants::Login {
-                    passes: trouble.passes,
-                },
-                false => Wants::Nothing,
-            },
-        };
+pub(super) fn on_the_way(error: &HttpError) -> RequestError {
+    if let HttpError::Client(error) = error {
+        return error.clone();
     }
     if let HttpError::AuthRequired(_) | HttpError::InsufficientScope(_) = error {
-        return Unkind {
+        return RequestError {
             why: UNKNOWN_CALLER.to_owned(),
             sent: false,
             wants: Wants::Key,
@@ -198,7 +143,7 @@ pub(super) fn on_the_way(error: &HttpError) -> Unkind {
         let expired = matches!(error, HttpError::SessionExpired);
         (error.to_string(), !expired)
     };
-    Unkind {
+    RequestError {
         why,
         sent,
         wants: Wants::Nothing,
@@ -224,7 +169,7 @@ pub(super) fn turned_away(error: &ServiceError) -> Option<TurnedAway> {
     } else {
         None
     };
-    let Unkind { why, wants, .. } = on_the_way(error);
+    let RequestError { why, wants, .. } = on_the_way(error);
     let is_it = wants == Wants::Key || status.is_some_and(|status| (400..500).contains(&status));
     is_it.then(|| TurnedAway {
         why,
@@ -235,10 +180,10 @@ pub(super) fn turned_away(error: &ServiceError) -> Option<TurnedAway> {
 const UNKNOWN_CALLER: &str = "it does not let us in without a key it knows";
 
 /// The error that says why a server could not be started, and what helps.
-pub(super) fn failed(spec: &ServerSpec, fate: &Fate, unkind: &Unkind) -> McpError {
+pub(super) fn failed(spec: &ServerSpec, fate: &Fate, error: &RequestError) -> McpError {
     let server = spec.name.clone();
-    if let Wants::Login { passes } = unkind.wants {
-        let why = fate.clean(&unkind.why);
+    if let Wants::Login { passes } = error.wants {
+        let why = fate.clean(&error.why);
         return McpError::Login {
             server,
             why,
@@ -247,9 +192,9 @@ pub(super) fn failed(spec: &ServerSpec, fate: &Fate, unkind: &Unkind) -> McpErro
     }
     let why = match fate.end() {
         Some(end) => end.why,
-        None => fate.with_last_words(&unkind.why),
+        None => fate.with_last_words(&error.why),
     };
-    let helps = match (&spec.way, unkind.wants) {
+    let helps = match (&spec.way, error.wants) {
         (Way::Stdio { .. }, _) => {
             "Run its command in a terminal to see what it says; of our environment it sees only \
              PATH and what `env` in .mcp.json gives it."

@@ -26,7 +26,8 @@ use sse_stream::SseByteStream;
 
 use crate::auth::keeper::Keeper;
 use crate::lines::MESSAGE_BYTES_MAX;
-use crate::sent::{Bounded, HttpError, Trouble, challenge, not_let_in, trouble};
+use crate::request_error::RequestError;
+use crate::sent::{Bounded, HttpError, challenge, failed, not_let_in};
 use crate::spec::{ServerSpec, Way};
 use crate::tls::with_provider;
 
@@ -84,7 +85,7 @@ pub(super) fn reach(
         .max_sse_event_size(MESSAGE_BYTES_MAX)
         .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(retry);
-    let client = client(&at).map_err(|error| Trouble::of(error).to_string())?;
+    let client = client(&at).map_err(|error| RequestError::from(error).why)?;
     let login = spec.way.login();
     let keeper = login.map(|login| Arc::new(Keeper::new(&spec.name, &at, login)));
     let bounded = Bounded::new(client, keeper, spec.patience());
@@ -168,10 +169,10 @@ fn is(response: &Response, media: &str) -> bool {
 /// A body, if it is not longer than this.
 async fn body(mut response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     let mut all = Vec::new();
-    while let Some(some) = response.chunk().await.map_err(trouble)? {
+    while let Some(some) = response.chunk().await.map_err(failed)? {
         if all.len() + some.len() > max {
             let why = "it sent a message that is too long";
-            return Err(StreamableHttpError::Client(Trouble::plain(why)));
+            return Err(StreamableHttpError::Client(RequestError::plain(why)));
         }
         all.extend_from_slice(&some);
     }
@@ -211,11 +212,11 @@ impl<T, E> Inner for Result<T, E> {
 fn bounded(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     max: usize,
-) -> impl Stream<Item = Result<Bytes, Trouble>> + Send + 'static {
+) -> impl Stream<Item = Result<Bytes, RequestError>> + Send + 'static {
     let mut block = 0;
     let mut after_end = false;
     bytes.map(move |some| {
-        let some = some.map_err(Trouble::of)?;
+        let some = some.map_err(RequestError::from)?;
         for byte in &some {
             block = match byte {
                 b'\n' if after_end => 0,
@@ -223,7 +224,7 @@ fn bounded(
             };
             after_end = *byte == b'\n' || (after_end && *byte == b'\r');
             if block > max {
-                return Err(Trouble::plain("it sent an event that is too long"));
+                return Err(RequestError::plain("it sent an event that is too long"));
             }
         }
         Ok(some)
@@ -311,7 +312,7 @@ async fn answer(
 }
 
 impl StreamableHttpClient for Bounded {
-    type Error = Trouble;
+    type Error = RequestError;
 
     async fn post_message(
         &self,

@@ -9,19 +9,19 @@
 //! what it breaks is its own tools and nobody else's.
 
 mod auth;
-mod elicit;
 mod error;
 mod fate;
 mod greet;
 mod guard;
+mod host;
 mod http;
 mod judge;
 mod lines;
 mod link;
 mod listing;
-mod opening;
 mod output;
 mod promise;
+mod request_error;
 mod sent;
 mod slot;
 mod spec;
@@ -45,6 +45,7 @@ use crate::auth::keeper::Keeper;
 use crate::auth::refusal::command;
 use crate::greet::{Known, Manner};
 use crate::link::Link;
+use crate::request_error::Wants;
 use crate::sent::LOGIN_MAX;
 use crate::slot::Slot;
 use crate::tool::McpTool;
@@ -59,7 +60,7 @@ pub use crate::auth::revoke::Forgotten;
 pub use crate::auth::tokens::{unfinished, without_tokens};
 pub use crate::error::McpError;
 pub use crate::listing::Offered;
-pub use crate::spec::{Elicitation, ServerSpec, Way};
+pub use crate::spec::{ServerSpec, Way};
 
 /// What a look at a server found.
 #[derive(Debug, Clone, PartialEq)]
@@ -191,7 +192,7 @@ impl Servers {
                 let over = pass.over?;
                 Some(format!("{over}; run `{}`", command(server)))
             }
-            Err(stuck) => (!stuck.passes).then_some(stuck.why),
+            Err(error) => (error.wants == Wants::Login { passes: false }).then_some(error.why),
         }
     }
 

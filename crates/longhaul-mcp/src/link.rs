@@ -20,15 +20,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::elicit::{self, Host};
 use crate::error::McpError;
 use crate::fate::Fate;
-use crate::greet::{
-    Manner, Unkind, Wants, Who, about_us, failed, greet, on_the_way, turned_away, who,
-};
+use crate::greet::{Manner, Who, failed, greet, on_the_way, turned_away, who};
+use crate::host::{self, Host};
 use crate::http;
 use crate::listing::{Listing, TOOLS_MAX};
-use crate::opening::Opening;
+use crate::request_error::{RequestError, Wants};
 use crate::sent::HttpError;
 use crate::spec::{ServerSpec, Way, is_server_name};
 use crate::stdio::Stdio;
@@ -114,20 +112,18 @@ impl Link {
         let fate = Arc::new(Fate::new(spec.way.secrets()));
         let heard = Arc::new(Heard::default());
         let tap = (Arc::clone(&heard), Arc::clone(&fate));
-        let asks = (spec.elicitation, &heard);
         let greeted = match &spec.way {
             Way::Stdio { .. } => {
                 let way = Stdio::start(&spec.way, &fate);
-                let way = way.map_err(|why| failed(spec, &fate, &Unkind::plain(why)))?;
-                let way = Opening::new(way, about_us(spec.elicitation));
-                greet(Tap::new(way, tap.0, tap.1), manner, asks).await
+                let way = way.map_err(|why| failed(spec, &fate, &RequestError::plain(why)))?;
+                greet(Tap::new(way, tap.0, tap.1), manner, &heard).await
             }
             Way::Http { .. } => {
                 let way = http::reach(spec).map_err(config)?;
-                greet(Tap::new(way, tap.0, tap.1), manner, asks).await
+                greet(Tap::new(way, tap.0, tap.1), manner, &heard).await
             }
         };
-        let service = greeted.map_err(|unkind| failed(spec, &fate, &unkind))?;
+        let service = greeted.map_err(|error| failed(spec, &fate, &error))?;
         Ok(Self::over(spec, service, (heard, fate)))
     }
 
@@ -279,9 +275,8 @@ impl Link {
         let mut answers = Vec::new();
         for (key, request) in more.input_requests.unwrap_or_default() {
             let answer = if let InputRequest::Elicitation(asked) = request {
-                let answered = elicit::answer(self.spec.elicitation, &asked.params);
-                progress.record(&answered.words);
-                serde_json::to_value(answered.result()).unwrap_or_default()
+                progress.record(&host::declined(&asked.params));
+                host::decline()
             } else if let InputRequest::ListRoots(_) = request {
                 json!({ "roots": [] })
             } else {
@@ -353,7 +348,7 @@ impl Link {
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
         {
-            let Unkind { why, sent, wants } = on_the_way(error);
+            let RequestError { why, sent, wants } = on_the_way(error);
             let why = self.fate.clean(&why);
             return match wants {
                 Wants::Login { passes } => Lost::Login { why, passes },

@@ -181,7 +181,7 @@ fn bounded(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Elicitation, Way};
+    use crate::spec::Way;
     use serde_json::{Map, json};
     use std::collections::BTreeMap;
 
@@ -195,7 +195,6 @@ mod tests {
             },
             per_run,
             timeout: ServerSpec::TIMEOUT,
-            elicitation: Elicitation::Decline,
         }
     }
 

@@ -14,69 +14,16 @@ use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpE
 use tokio::time::timeout;
 
 use crate::auth::keeper::Keeper;
-use crate::auth::pass::{Pass, Stuck};
+use crate::auth::pass::Pass;
+use crate::request_error::{RequestError, Wants};
 
 /// A login that is being renewed is waited for so long at most.
 pub(super) const LOGIN_MAX: Duration = Duration::from_secs(20);
 
-/// What went wrong on the way, without where to.
-#[derive(Debug, thiserror::Error)]
-#[error("{why}")]
-pub(super) struct Trouble {
-    why: String,
-    /// The request may have reached the server.
-    pub(super) sent: bool,
-    /// It is for want of a login.
-    pub(super) wants_login: bool,
-    /// It may be otherwise the next time, and nobody has to do anything for that.
-    pub(super) passes: bool,
-}
+pub(super) type HttpError = StreamableHttpError<RequestError>;
 
-impl Trouble {
-    pub(super) fn of(error: reqwest::Error) -> Self {
-        let sent = !error.is_connect() && !error.is_builder();
-        let error = error.without_url();
-        let mut why = error.to_string();
-        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
-        while let Some(deeper) = cause {
-            why = deeper.to_string();
-            cause = deeper.source();
-        }
-        Self {
-            sent,
-            ..Self::plain(&why)
-        }
-    }
-
-    pub(super) fn plain(why: &str) -> Self {
-        Self {
-            why: why.to_owned(),
-            sent: true,
-            wants_login: false,
-            passes: false,
-        }
-    }
-
-    /// Nothing was done: nobody is let in so.
-    fn at_the_door(stuck: Stuck) -> Self {
-        let Stuck {
-            why,
-            wants_login,
-            passes,
-        } = stuck;
-        Self {
-            why,
-            sent: false,
-            wants_login,
-            passes,
-        }
-    }
-}
-
-pub(super) type HttpError = StreamableHttpError<Trouble>;
-
-pub(super) fn trouble(error: reqwest::Error) -> HttpError {
-    StreamableHttpError::Client(Trouble::of(error))
+pub(super) fn failed(error: reqwest::Error) -> HttpError {
+    StreamableHttpError::Client(error.into())
 }
 
 /// Makes requests within bounds.
@@ -121,7 +68,7 @@ impl Bounded {
         patience: Duration,
     ) -> Result<Response, HttpError> {
         let Some(keeper) = &self.keeper else {
-            return request.send().await.map_err(trouble);
+            return request.send().await.map_err(failed);
         };
         let again = request.try_clone();
         let mut pass = passed(keeper, None, patience).await?;
@@ -137,17 +84,18 @@ impl Bounded {
             }
             pass = newer;
         }
-        let response = response.map_err(trouble)?;
+        let response = response.map_err(failed)?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
         match keeper.refused(status, challenge(response.headers()), &pass) {
-            Some(why) => Err(StreamableHttpError::Client(Trouble::at_the_door(Stuck {
-                why,
-                wants_login: true,
-                passes: false,
-            }))),
+            Some(why) => {
+                let passes = false;
+                Err(StreamableHttpError::Client(RequestError::login(
+                    why, passes,
+                )))
+            }
             None => Ok(response),
         }
     }
@@ -162,13 +110,12 @@ async fn passed(
 ) -> Result<Pass, HttpError> {
     let passed = match timeout(patience, keeper.pass(refused)).await {
         Ok(passed) => passed,
-        Err(_) => Err(Stuck {
-            why: "its login is still being renewed; try it again".to_owned(),
-            wants_login: true,
-            passes: true,
-        }),
+        Err(_) => {
+            let (why, passes) = ("its login is still being renewed; try it again", true);
+            Err(RequestError::login(why, passes))
+        }
     };
-    passed.map_err(|stuck| StreamableHttpError::Client(Trouble::at_the_door(stuck)))
+    passed.map_err(StreamableHttpError::Client)
 }
 
 /// Whether this belongs to a greeting.
@@ -189,13 +136,14 @@ fn greets(message: &ClientJsonRpcMessage) -> bool {
 /// A stream that nobody is let in to is not asked for again and again; one for which
 /// a login is missing only for a while is.
 pub(super) fn not_let_in(error: HttpError) -> HttpError {
-    if let StreamableHttpError::Client(trouble) = &error
-        && trouble.wants_login
-        && !trouble.passes
-    {
-        return StreamableHttpError::AuthRequired(AuthRequiredError::new(trouble.why.clone()));
+    match error {
+        StreamableHttpError::Client(RequestError {
+            why,
+            wants: Wants::Login { passes: false },
+            ..
+        }) => StreamableHttpError::AuthRequired(AuthRequiredError::new(why)),
+        other => other,
     }
-    error
 }
 
 /// What a server says about how it wants to be asked.
@@ -217,21 +165,18 @@ mod tests {
 
     #[test]
     fn a_stream_is_given_up_only_for_what_does_not_pass() {
-        for (wants_login, passes, is_given_up) in [
-            (true, false, true),
-            (true, true, false),
-            (false, true, false),
-            (false, false, false),
+        for (wants, is_given_up) in [
+            (Wants::Login { passes: false }, true),
+            (Wants::Login { passes: true }, false),
+            (Wants::Nothing, false),
         ] {
-            let trouble = Trouble::at_the_door(Stuck {
-                why: "why".to_owned(),
-                wants_login,
-                passes,
-            });
-            assert!(!trouble.sent);
-            let error = not_let_in(StreamableHttpError::Client(trouble));
+            let error = RequestError {
+                wants,
+                ..RequestError::plain("why")
+            };
+            let error = not_let_in(StreamableHttpError::Client(error));
             let given_up = matches!(error, StreamableHttpError::AuthRequired(_));
-            assert_eq!(given_up, is_given_up, "{wants_login} {passes}");
+            assert_eq!(given_up, is_given_up, "{wants:?}");
         }
     }
 }

@@ -335,7 +335,6 @@ fn keeps(error: McpError, times: u32) -> McpError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Elicitation;
     use longhaul_core::time::Timestamp;
 
     /// Never hurries: what it is asked to wait for does not come.
@@ -365,7 +364,6 @@ mod tests {
             },
             per_run: false,
             timeout: ServerSpec::TIMEOUT,
-            elicitation: Elicitation::Decline,
         };
         let slot = Slot::new(Arc::new(spec), Known::default(), Arc::new(Still));
         let late = slot.within(Duration::from_millis(20)).await.unwrap_err();

@@ -23,18 +23,6 @@ pub struct ServerSpec {
     pub per_run: bool,
     /// How long one call may take.
     pub timeout: Millis,
-    /// What it is answered when it asks something in the middle of a call.
-    pub elicitation: Elicitation,
-}
-
-/// What a server is answered when it asks something in the middle of a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Elicitation {
-    /// Nothing: it is declined.
-    #[default]
-    Decline,
-    /// What it proposes itself, where it does so for all that it needs.
-    Defaults,
 }
 
 impl ServerSpec {

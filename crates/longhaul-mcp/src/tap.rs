@@ -34,6 +34,19 @@ pub(super) struct Heard {
     calls: Mutex<HashMap<RequestId, (ProgressToken, Hears)>>,
     changed: AtomicU64,
     owed: AtomicUsize,
+    probe: Mutex<Probe>,
+}
+
+/// The newer greeting. The SDK takes a while of silence for an older server and greets
+/// that in the older manner; but a server that is slow to start is as silent, and then
+/// answers both, in order. The SDK would take the late answer for a fault.
+#[derive(Debug, Default)]
+enum Probe {
+    #[default]
+    Unsent,
+    Sent(RequestId),
+    /// The SDK waits for its answer no more.
+    Late(RequestId),
 }
 
 impl Heard {
@@ -51,8 +64,8 @@ impl Heard {
 
     /// Tells all who wait for a call what a server asked and was answered, to be read
     /// about afterwards. Over pipes nobody knows which of several calls it asked for,
-    /// and they may be of different runs: then no words are told but how it was answered.
-    pub(super) fn tell(&self, words: &str, how: &str) {
+    /// and they may be of different runs: then its words are not told.
+    pub(super) fn tell(&self, words: &str) {
         let all = self.with(|calls| {
             let hears = calls.values().map(|(_, hears)| hears.clone());
             hears.collect::<Vec<_>>()
@@ -62,8 +75,9 @@ impl Heard {
         let words = match many {
             0 | 1 => words,
             _ => {
-                briefly =
-                    format!("it asked something in the middle of one of {many} calls and {how}");
+                briefly = format!(
+                    "it asked something in the middle of one of {many} calls and was declined"
+                );
                 &briefly
             }
         };
@@ -98,11 +112,30 @@ impl Heard {
         }
     }
 
+    /// Takes note of the greetings that go out.
+    fn greets(&self, request: &ClientRequest, id: &RequestId) {
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        if let ClientRequest::DiscoverRequest(_) = request {
+            *probe = Probe::Sent(id.clone());
+        } else if let (ClientRequest::InitializeRequest(_), Probe::Sent(sent)) = (request, &*probe)
+        {
+            *probe = Probe::Late(sent.clone());
+        }
+    }
+
+    /// Whether this answers a greeting for whose answer the SDK waits no more. Some
+    /// servers give a number back as text.
+    fn is_late(&self, answers: &RequestId) -> bool {
+        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*probe, Probe::Late(id) if id.to_string() == answers.to_string())
+    }
+
     /// What goes out, and which call that is.
     fn out(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(asked) => {
                 let ClientRequest::CallToolRequest(call) = &asked.request else {
+                    self.greets(&asked.request, &asked.id);
                     return None;
                 };
                 let token = asked.request.get_meta().get_progress_token();
@@ -138,13 +171,14 @@ impl Heard {
             }
             JsonRpcMessage::Response(answer) => {
                 self.forget(&answer.id);
-                Some(true)
+                Some(!self.is_late(&answer.id))
             }
             JsonRpcMessage::Error(answer) => {
-                if let Some(id) = &answer.id {
-                    self.forget(id);
-                }
-                Some(true)
+                let Some(id) = &answer.id else {
+                    return Some(true);
+                };
+                self.forget(id);
+                Some(!self.is_late(id))
             }
             JsonRpcMessage::Notification(told) => Some(self.told(&told.notification)),
         }
@@ -293,7 +327,7 @@ mod tests {
             let mut tap = Tap::new(Says(is_sent), Arc::clone(&heard), Arc::default());
             let sent = tap.send(call(1, &diary)).await;
             assert_eq!(sent.is_ok(), is_sent);
-            heard.tell("asked", "was declined");
+            heard.tell("asked");
             assert_eq!(diary.told(), expect);
         }
     }
@@ -304,10 +338,10 @@ mod tests {
         let diaries: [Arc<Diary>; 2] = Default::default();
         let mut tap = Tap::new(Says(true), Arc::clone(&heard), Arc::default());
         tap.send(call(1, &diaries[0])).await.unwrap();
-        heard.tell("it asked \"secret?\"", "was declined");
+        heard.tell("it asked \"secret?\"");
         assert_eq!(diaries[0].told(), ["it asked \"secret?\""]);
         tap.send(call(2, &diaries[1])).await.unwrap();
-        heard.tell("it asked \"secret?\"", "was declined");
+        heard.tell("it asked \"secret?\"");
         let words = "it asked something in the middle of one of 2 calls and was declined";
         for diary in diaries {
             assert_eq!(diary.told(), [words]);

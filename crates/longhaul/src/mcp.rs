@@ -4,10 +4,10 @@
 //! Never: starts one, and never shows what a variable holds.
 
 pub mod expand;
-mod fields;
 pub mod file;
 pub mod filled;
 pub mod name;
 mod oauth;
 mod read;
 pub mod server;
+mod sheet;

@@ -16,6 +16,7 @@ use rmcp::transport::auth::{
 };
 
 use crate::auth::near::{Near, Sieve};
+use crate::request_error::RequestError;
 use crate::tls::with_provider;
 
 /// The longest answer that is read.
@@ -165,12 +166,7 @@ async fn read(mut response: Response) -> Result<Answer, String> {
 
 /// What lies behind an error, without where to.
 fn why(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut deepest: &dyn std::error::Error = &error;
-    while let Some(deeper) = deepest.source() {
-        deepest = deeper;
-    }
-    deepest.to_string()
+    RequestError::from(error).why
 }
 
 impl OAuthHttpClient for Asks {

@@ -10,7 +10,7 @@ use longhaul_core::time::Timestamp;
 use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
-    AuthorizationMetadataSource, OAuthClientConfig,
+    AuthorizationMetadataSource, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
 };
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
@@ -22,7 +22,6 @@ use crate::auth::error::{LoginError, SET_CLIENT, said, secrets_of, told};
 use crate::auth::keeper::{Standing, standing};
 use crate::auth::means::Login;
 use crate::auth::near::Near;
-use crate::auth::shelf::Shelf;
 
 /// So long it may take to find out whom to ask, and to be given a token.
 const WHOLE: Duration = Duration::from_secs(90);
@@ -45,7 +44,8 @@ pub struct Began {
     url: Url,
     login: Login,
     manager: AuthorizationManager,
-    shelf: Shelf,
+    /// What the SDK was given, until it is written down.
+    given: InMemoryCredentialStore,
     address: String,
     state: String,
     /// The secret of a client that was registered just now.
@@ -147,8 +147,8 @@ async fn begun(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
     let url = at.url.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
     let mut manager = manager.await.map_err(sdk)?;
-    let shelf = Shelf::default();
-    manager.set_credential_store(shelf.clone());
+    let given = InMemoryCredentialStore::new();
+    manager.set_credential_store(given.clone());
     let heard = at.login.heard();
     let found = manager.resolve_metadata_from_challenge(heard.as_deref());
     let found = found.await.map_err(sdk)?;
@@ -176,7 +176,7 @@ async fn begun(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
         url: at.url.clone(),
         login: at.login.clone(),
         manager,
-        shelf,
+        given,
         state: state.unwrap_or_default(),
         address,
         client_secret,
@@ -344,7 +344,7 @@ impl Began {
         let sent = [back.code.as_str()];
         let asked = asked.await;
         asked.map_err(|error| at.sdk_without(&error, &sent))?;
-        let Some(credentials) = self.shelf.take() else {
+        let Some(credentials) = self.given.load().await.unwrap_or_default() else {
             return Err(no("nothing came of it"));
         };
         let record = Record::new(&self.url, self.client_secret.clone(), credentials);
@@ -405,8 +405,8 @@ mod tests {
         });
         let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(says));
         let mut manager = manager.await.unwrap();
-        let shelf = Shelf::default();
-        manager.set_credential_store(shelf.clone());
+        let given = InMemoryCredentialStore::new();
+        manager.set_credential_store(given.clone());
         manager.set_metadata(serde_json::from_value(metadata).unwrap());
         let client = OAuthClientConfig::new("us", "http://127.0.0.1/callback");
         manager.configure_client(client).unwrap();
@@ -418,7 +418,7 @@ mod tests {
             url,
             login: Login::new(folder.to_owned(), OAuth::default(), Arc::new(Never)),
             manager,
-            shelf,
+            given,
             address,
             state,
             client_secret: None,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    OAuthClientConfig, OAuthHttpClient, StoredCredentials,
+    CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig, OAuthHttpClient,
+    StoredCredentials,
 };
 
 use crate::auth::asks::{self, Asks};
-use crate::auth::shelf::Shelf;
 
 /// Why nothing came of asking who gave a login.
 pub(super) enum Unfound {
@@ -75,15 +75,16 @@ impl Issuer {
         given: &StoredCredentials,
         secret: Option<String>,
     ) -> Result<StoredCredentials, Unfound> {
-        let shelf = Shelf::with(given.clone());
-        self.manager.set_credential_store(shelf.clone());
+        let store = InMemoryCredentialStore::new();
+        store.save(given.clone()).await?;
+        self.manager.set_credential_store(store.clone());
         let client = OAuthClientConfig::new(&given.client_id, self.server.as_str());
         self.manager.configure_client(match secret {
             Some(secret) => client.with_client_secret(secret),
             None => client,
         })?;
         self.manager.refresh_token().await?;
-        let renewed = shelf.take();
+        let renewed = store.load().await?;
         renewed.ok_or(Unfound::Elsewhere("nothing came of it", false))
     }
 }

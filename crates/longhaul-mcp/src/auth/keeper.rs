@@ -19,10 +19,11 @@ use crate::auth::book::{Book, BookError, Facts, Hold, Record};
 use crate::auth::error::{passes, secrets_of, told};
 use crate::auth::issuer::{Issuer, Unfound};
 use crate::auth::means::Login;
-use crate::auth::pass::{Pass, Passed, Stuck};
+use crate::auth::pass::{Pass, Passed};
 use crate::auth::refusal::{self, command};
 use crate::auth::revoke::{Forgotten, take_back};
 use crate::auth::tokens;
+use crate::request_error::RequestError;
 
 /// A token that ends within this is renewed before it is used.
 const EARLY: Millis = Millis::from_secs(30);
@@ -89,7 +90,7 @@ impl Keeper {
             });
             let pass = match (renewal.await, refused) {
                 // It is early: what can't be renewed just now is good until it ends.
-                (Err(stuck), None) => return self.lasting(&record).ok_or(stuck),
+                (Err(error), None) => return self.lasting(&record).ok_or(error),
                 (pass, _) => pass,
             };
             // Another may have waited for the very token that we were refused with.
@@ -176,13 +177,9 @@ impl Keeper {
         secrets.push(&refresh);
         let failed = |why: &str, passes: bool| {
             let command = command(&self.server);
-            Err(Stuck {
-                why: format!(
-                    "its login could not be renewed: {why}; try it again, or run `{command}`"
-                ),
-                wants_login: true,
-                passes,
-            })
+            let why =
+                format!("its login could not be renewed: {why}; try it again, or run `{command}`");
+            Err(RequestError::login(why, passes))
         };
         match timeout(RENEWS, asked).await {
             Err(_) => failed("nobody answered in time", true),

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::auth::asks;
 use crate::auth::book::BookError;
+use crate::request_error::RequestError;
 
 /// So long a renewal that is under way is waited for at the end: as long as its last
 /// question may take.
@@ -28,28 +29,14 @@ pub(crate) struct Pass {
     pub(crate) over: Option<&'static str>,
 }
 
-/// Why it is not known what a request is sent with.
-#[derive(Debug, Clone)]
-pub(crate) struct Stuck {
-    /// In words.
-    pub(crate) why: String,
-    /// Somebody has to see to the login: trying it again at once would not help.
-    pub(crate) wants_login: bool,
-    /// It may be otherwise the next time, and nobody has to do anything for that.
-    pub(crate) passes: bool,
-}
-
-impl From<BookError> for Stuck {
+impl From<BookError> for RequestError {
     fn from(error: BookError) -> Self {
-        Self {
-            why: error.to_string().trim_end_matches('.').to_owned(),
-            wants_login: true,
-            passes: matches!(error, BookError::Held { .. }),
-        }
+        let passes = matches!(error, BookError::Held { .. });
+        Self::login(error.to_string().trim_end_matches('.'), passes)
     }
 }
 
-pub(crate) type Passed = Result<Pass, Stuck>;
+pub(crate) type Passed = Result<Pass, RequestError>;
 
 /// A renewal that any number wait for.
 type Waited = Shared<BoxFuture<'static, Passed>>;
@@ -85,10 +72,11 @@ impl Renewals {
         });
         let waited = told.map(|ended| {
             ended.unwrap_or_else(|_| {
-                Err(Stuck {
-                    why: "its login could not be renewed: this process is ending".to_owned(),
-                    wants_login: false,
-                    passes: true,
+                let why = "its login could not be renewed: this process is ending";
+                let sent = false;
+                Err(RequestError {
+                    sent,
+                    ..RequestError::plain(why)
                 })
             })
         });

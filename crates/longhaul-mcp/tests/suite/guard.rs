@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::time::Millis;
-use longhaul_mcp::{Elicitation, ServerSpec, Servers, Way};
+use longhaul_mcp::{ServerSpec, Servers, Way};
 use longhaul_testkit::clock::SimClock;
 use rustix::process::{Pid, test_kill_process};
 
@@ -42,7 +42,6 @@ async fn child() {
         },
         per_run: false,
         timeout: Millis::from_secs(600),
-        elicitation: Elicitation::Decline,
     };
     let servers = Servers::new(vec![spec], Arc::new(SimClock::new()));
     _ = servers.tools("deaf", None, RUN).await;

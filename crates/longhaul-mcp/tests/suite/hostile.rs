@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_core::id::RunId;
 use longhaul_core::port::tool::Stay;
 use longhaul_core::time::Millis;
-use longhaul_mcp::{Elicitation, McpError, ServerSpec, Servers};
+use longhaul_mcp::{McpError, Servers};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -76,55 +76,35 @@ async fn one_that_passes_over_the_newer_greeting_is_asked_that_once() {
 }
 
 #[tokio::test]
-async fn one_that_starts_slowly_is_not_mistaken_for_an_older_one() {
+async fn one_that_starts_slowly_is_not_confused_by_two_greetings() {
     let place = folder();
     let (servers, _) = alone(hostile("late", place.path()));
     let checked = soon(servers.check("late")).await.unwrap();
-    assert_eq!(checked.protocol, "2026-07-28");
+    assert_eq!(checked.protocol, "2025-11-25");
     let waited = std::fs::read_to_string(place.path().join("waited")).unwrap();
     assert_eq!(waited, "server/discover, initialize\n");
-    let said = call(&servers, "hello", json!({})).await.unwrap();
-    assert!(said.starts_with("hello from "), "{said}");
+    assert_eq!(lines(place.path(), "started"), 1);
 }
 
 #[tokio::test]
-async fn what_is_asked_in_a_call_has_the_servers_own_defaults_where_its_spec_says_so() {
-    for (mode, (elicitation, answer, words)) in [
-        (
-            Elicitation::Defaults,
-            json!({ "action": "accept", "content": { "name": "Ada" } }),
-            "it asked \"who?\" and has its own defaults: {\"name\":\"Ada\"}",
-        ),
-        (
-            Elicitation::Decline,
-            json!({ "action": "decline" }),
-            "it asked \"who?\" and was declined: nothing is answered to this server",
-        ),
-    ]
-    .iter()
-    .flat_map(|row| [("any", row), ("newer", row)])
-    {
+async fn what_is_asked_in_a_call_is_declined_and_told() {
+    for mode in ["any", "newer"] {
         let place = folder();
-        let (servers, _) = alone(ServerSpec {
-            elicitation: *elicitation,
-            ..hostile(mode, place.path())
-        });
+        let (servers, _) = alone(hostile(mode, place.path()));
         let asks = tool(&servers, "asks_with_defaults").await;
         let (around, mut told) = around();
         let said = soon(asks.call(json!({}), &around)).await.unwrap();
         let said: serde_json::Value = serde_json::from_str(&text(&said)).unwrap();
-        assert_eq!(said["e"], *answer, "{mode}");
-        assert_eq!(told.try_recv(), Ok((None, (*words).to_owned())), "{mode}");
+        assert_eq!(said["e"], json!({ "action": "decline" }), "{mode}");
+        let words = "it asked \"who?\" and was declined: nothing is answered to this server";
+        assert_eq!(told.try_recv(), Ok((None, words.to_owned())), "{mode}");
     }
 }
 
 #[tokio::test]
 async fn a_form_that_can_not_be_read_is_declined_and_told() {
     let place = folder();
-    let (servers, _) = alone(ServerSpec {
-        elicitation: Elicitation::Defaults,
-        ..hostile("any", place.path())
-    });
+    let (servers, _) = alone(hostile("any", place.path()));
     for field in [
         json!({ "type": "boolean", "default": "yes" }),
         json!({ "type": "object", "properties": {} }),

@@ -13,7 +13,7 @@ use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Progress, Stay, Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_mcp::{Elicitation, ServerSpec, Servers, Way};
+use longhaul_mcp::{ServerSpec, Servers, Way};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -107,7 +107,6 @@ pub(super) fn stdio(name: &str, command: &Path, args: &[&str]) -> ServerSpec {
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
-        elicitation: Elicitation::Decline,
     }
 }
 
@@ -123,7 +122,6 @@ pub(super) fn at(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec 
         },
         per_run: false,
         timeout: ServerSpec::TIMEOUT,
-        elicitation: Elicitation::Decline,
     }
 }
 

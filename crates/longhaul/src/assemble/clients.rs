@@ -70,7 +70,6 @@ fn spec(server: &Server, filled: Filled, login: impl FnOnce(OAuth) -> Option<Log
         },
         per_run: server.per_run,
         timeout: server.timeout,
-        elicitation: server.elicitation,
     }
 }
 

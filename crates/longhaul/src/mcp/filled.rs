@@ -10,8 +10,7 @@ use longhaul_mcp::OAuth;
 
 use crate::config::env::Env;
 use crate::mcp::expand::{Unfilled, expand};
-use crate::mcp::oauth;
-use crate::mcp::server::{Server, Way};
+use crate::mcp::server::{Server, Way, oauth_texts};
 
 /// So much all texts of one server may be together: no program can be handed more.
 const BYTES_MAX: usize = 2 << 20;
@@ -74,7 +73,7 @@ impl Filled {
                 url,
                 headers,
                 oauth,
-            } => (oauth::texts(oauth).chain([url]).collect(), headers),
+            } => (oauth_texts(oauth).chain([url]).collect(), headers),
         };
         let named = named.iter().map(|(name, value)| name.len() + value.len());
         let texts = texts.iter().map(|text| text.len());
@@ -117,7 +116,7 @@ impl Filled {
                 {
                     Some("a header of it holds a line break once its variables are filled in")
                 } else {
-                    oauth::fault(oauth)
+                    oauth_fault(oauth)
                 }
             }
         }
@@ -157,7 +156,31 @@ fn fill(way: &Way, env: &Env, root: &Path) -> Result<Filled, Unfilled> {
         } => Filled::Http {
             url: expand(url, env)?,
             headers: map(headers)?,
-            oauth: oauth::filled(oauth, env)?,
+            oauth: fill_oauth(oauth, env)?,
         },
     })
+}
+
+fn fill_oauth(oauth: &OAuth, env: &Env) -> Result<OAuth, Unfilled> {
+    let word = |word: &Option<String>| word.as_ref().map(|word| expand(word, env)).transpose();
+    let scopes = oauth.scopes.iter().map(|scope| expand(scope, env));
+    Ok(OAuth {
+        client_id: word(&oauth.client_id)?,
+        client_secret: word(&oauth.client_secret)?,
+        client_metadata_url: word(&oauth.client_metadata_url)?,
+        scopes: scopes.collect::<Result<_, _>>()?,
+        callback_port: oauth.callback_port,
+    })
+}
+
+/// What can't be so once its variables are filled in.
+fn oauth_fault(oauth: &OAuth) -> Option<&'static str> {
+    let document = oauth.client_metadata_url.as_deref();
+    if oauth_texts(oauth).any(|text| text.contains(char::is_control)) {
+        Some("a text of its `oauth` holds a line break once its variables are filled in")
+    } else if document.is_some_and(|document| !document.starts_with("https://")) {
+        Some("its `oauth.clientMetadataUrl` is no https:// address")
+    } else {
+        None
+    }
 }

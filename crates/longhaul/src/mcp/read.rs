@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
-use longhaul_mcp::{Elicitation, OAuth};
+use longhaul_mcp::OAuth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::mcp::fields::{Fields, what};
 use crate::mcp::oauth;
 use crate::mcp::server::{Remark, Server, TIMEOUT, Way};
+use crate::mcp::sheet::{Fields, Object, Sheet, remark, what};
 use crate::span::{self, SPAN_EXAMPLES};
-use crate::written::{Place, PlaceIndex, plain_line};
+use crate::written::{Place, PlaceIndex};
 
 /// More servers than this are no list that a person wrote.
 const SERVERS_MAX: usize = 64;
@@ -105,13 +105,6 @@ pub(crate) fn read(text: &str) -> Read {
     read
 }
 
-/// In one line, whatever the file holds: a name with a line break would look like a
-/// remark of its own.
-fn remark(place: Option<Place>, message: &str) -> Remark {
-    let message = plain_line(message);
-    Remark { place, message }
-}
-
 /// Takes one server in.
 fn one(index: &PlaceIndex<'_>, name: &str, value: &RawValue, read: &mut Read) {
     let at = index.place_of(value.get());
@@ -151,39 +144,12 @@ fn bad_name(name: &str) -> Option<String> {
     })
 }
 
-/// One server while it is read.
-struct Sheet<'a> {
-    index: &'a PlaceIndex<'a>,
-    name: &'a str,
-    problems: Vec<Remark>,
-    notes: Vec<Remark>,
-}
-
 impl<'a> Sheet<'a> {
     fn server(&mut self, at: Place, value: &'a RawValue) -> Server {
-        let mut fields: BTreeMap<String, &RawValue> = BTreeMap::new();
-        match serde_json::from_str::<Fields<'a>>(value.get()) {
-            Err(_) => {
-                let said = format!("is {}, write an object", what(value));
-                self.problem(at, &said);
-            }
-            Ok(found) => {
-                for (key, value) in found.0 {
-                    let at = self.index.place_of(value.get());
-                    if !KEYS.contains(&key.as_str()) {
-                        let said =
-                            format!("{}; it is passed over", suggest::unknown("key", &key, KEYS));
-                        self.note(at, &said);
-                    } else if fields.insert(key.clone(), value).is_some() {
-                        self.note(
-                            at,
-                            &format!("`{key}` stands here again, and the last one counts"),
-                        );
-                    }
-                }
-            }
-        }
-        let is_object = value.get().starts_with('{');
+        let object = self.object(None, value, KEYS);
+        let is_object = object.is_some();
+        let fields = object.unwrap_or_default();
+        self.elicitation(&fields);
         Server {
             name: self.name.to_owned(),
             place: at,
@@ -193,23 +159,12 @@ impl<'a> Sheet<'a> {
             },
             per_run: self.flag(&fields, "perRun"),
             timeout: self.timeout(&fields).unwrap_or(TIMEOUT),
-            elicitation: self.elicitation(&fields),
             disabled: self.flag(&fields, "disabled"),
             problems: Vec::new(),
         }
     }
 
-    fn problem(&mut self, at: Place, said: &str) {
-        let said = format!("server `{}`: {said}", self.name);
-        self.problems.push(remark(Some(at), &said));
-    }
-
-    fn note(&mut self, at: Place, said: &str) {
-        let said = format!("server `{}`: {said}", self.name);
-        self.notes.push(remark(Some(at), &said));
-    }
-
-    fn way(&mut self, at: Place, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
+    fn way(&mut self, at: Place, fields: &Object<'a>) -> Option<Way> {
         let has = |key: &str| fields.contains_key(key);
         let kind = match fields.get("type") {
             Some(value) => Some(self.read::<String>("type", value, "\"stdio\" or \"http\"")?),
@@ -247,7 +202,7 @@ impl<'a> Sheet<'a> {
         };
         for key in idle {
             if let Some(value) = fields.get(*key) {
-                let at = self.index.place_of(value.get());
+                let at = self.place_of(value);
                 self.note(at, &format!("`{key}` means nothing beside `{needs}`"));
             }
         }
@@ -257,8 +212,8 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    fn stdio(&mut self, command: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
-        let command_at = self.index.place_of(command.get());
+    fn stdio(&mut self, command: &RawValue, fields: &Object<'a>) -> Option<Way> {
+        let command_at = self.place_of(command);
         let command: String = self.read("command", command, "the name of a program")?;
         if command.trim().is_empty() || command.contains('\0') {
             self.problem(
@@ -291,8 +246,8 @@ impl<'a> Sheet<'a> {
         })
     }
 
-    fn http(&mut self, url: &RawValue, fields: &BTreeMap<String, &RawValue>) -> Option<Way> {
-        let url_at = self.index.place_of(url.get());
+    fn http(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Way> {
+        let url_at = self.place_of(url);
         let url: String = self.read("url", url, "an address such as https://HOST/mcp")?;
         // One that begins with a variable is looked at when that is filled in.
         let is_address = ["http://", "https://", "${"]
@@ -313,7 +268,10 @@ impl<'a> Sheet<'a> {
             |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
         let is_name = |name: &str| !name.is_empty() && name.chars().all(token);
         let headers = self.named(fields, "headers", is_name)?;
-        let oauth = self.oauth(fields)?;
+        let oauth = match fields.get("oauth") {
+            Some(value) => oauth::read(self, value)?,
+            None => OAuth::default(),
+        };
         Some(Way::Http {
             url,
             headers,
@@ -321,31 +279,17 @@ impl<'a> Sheet<'a> {
         })
     }
 
-    fn oauth(&mut self, fields: &BTreeMap<String, &RawValue>) -> Option<OAuth> {
-        let Some(value) = fields.get("oauth") else {
-            return Some(OAuth::default());
-        };
-        let found = oauth::read(self.index, value);
-        for (at, said) in &found.notes {
-            self.note(*at, said);
-        }
-        for (at, said) in &found.problems {
-            self.problem(*at, said);
-        }
-        found.problems.is_empty().then_some(found.oauth)
-    }
-
     /// A table of texts whose names fit.
     fn named(
         &mut self,
-        fields: &BTreeMap<String, &RawValue>,
+        fields: &Object<'a>,
         key: &str,
         fits: impl Fn(&str) -> bool,
     ) -> Option<BTreeMap<String, String>> {
         let Some(value) = fields.get(key) else {
             return Some(BTreeMap::new());
         };
-        let at = self.index.place_of(value.get());
+        let at = self.place_of(value);
         let named: Named = self.read(key, value, "an object of texts")?;
         let (mut texts, mut seen) = (BTreeMap::new(), BTreeSet::new());
         if named.0.len() > LIST_MAX {
@@ -368,14 +312,14 @@ impl<'a> Sheet<'a> {
         Some(texts)
     }
 
-    fn flag(&mut self, fields: &BTreeMap<String, &RawValue>, key: &str) -> bool {
+    fn flag(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
         let read = value.and_then(|value| self.read(key, value, "true or false"));
         // What is half said is taken as the careful one would.
         read.unwrap_or(value.is_some())
     }
 
-    fn timeout(&mut self, fields: &BTreeMap<String, &RawValue>) -> Option<Millis> {
+    fn timeout(&mut self, fields: &Object<'a>) -> Option<Millis> {
         let value = fields.get("timeout")?;
         let millis = serde_json::from_str::<u64>(value.get()).ok().map(Millis);
         let text = serde_json::from_str::<String>(value.get()).ok();
@@ -388,39 +332,16 @@ impl<'a> Sheet<'a> {
         read
     }
 
-    fn elicitation(&mut self, fields: &BTreeMap<String, &RawValue>) -> Elicitation {
-        let Some(value) = fields.get("elicitation") else {
-            return Elicitation::Decline;
-        };
-        let said = self.read::<String>("elicitation", value, "\"decline\" or \"defaults\"");
-        match said.as_deref() {
-            Some("defaults") => Elicitation::Defaults,
-            Some("decline") | None => Elicitation::Decline,
-            Some(other) => {
-                let said = suggest::unknown("elicitation", other, &["decline", "defaults"]);
-                self.problem(self.index.place_of(value.get()), &said);
-                Elicitation::Decline
-            }
+    /// Other programs can answer what a server asks in a call. This build can't, and a
+    /// file that counts on it is told so.
+    fn elicitation(&mut self, fields: &Object<'a>) {
+        if let Some(value) = fields.get("elicitation")
+            && value.get() != "\"decline\""
+        {
+            let said = "`elicitation` can only be \"decline\": what a server asks in the \
+                        middle of a call is always declined";
+            self.problem(self.place_of(value), said);
         }
-    }
-
-    fn read<T: for<'de> Deserialize<'de>>(
-        &mut self,
-        key: &str,
-        value: &RawValue,
-        right: &str,
-    ) -> Option<T> {
-        let read = serde_json::from_str(value.get()).ok();
-        if read.is_none() {
-            self.misfit(key, value, right);
-        }
-        read
-    }
-
-    /// What stands there is not quoted: it may be a secret.
-    fn misfit(&mut self, key: &str, value: &RawValue, right: &str) {
-        let said = format!("`{key}` is {}, write {right}", what(value));
-        self.problem(self.index.place_of(value.get()), &said);
     }
 }
 

@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use longhaul_core::time::Millis;
-use longhaul_mcp::{Elicitation, OAuth};
+use longhaul_mcp::OAuth;
 
 use crate::mcp::expand::variables;
-use crate::mcp::oauth;
 use crate::written::Place;
 
 /// So long a server may take for one answer where nothing is said.
@@ -29,8 +28,6 @@ pub struct Server {
     pub per_run: bool,
     /// So long it may take for one answer.
     pub timeout: Millis,
-    /// What it is answered when it asks something in the middle of a call.
-    pub elicitation: Elicitation,
     /// It is written down, and not to be used.
     pub disabled: bool,
     /// Why it can't be used.
@@ -118,7 +115,7 @@ impl Way {
         let handed: Vec<&String> = match self {
             Self::Stdio { env, .. } => env.values().collect(),
             Self::Http { headers, oauth, .. } => {
-                headers.values().chain(oauth::texts(oauth)).collect()
+                headers.values().chain(oauth_texts(oauth)).collect()
             }
         };
         let itself: Vec<&String> = match self {
@@ -133,6 +130,16 @@ impl Way {
         names.dedup();
         names
     }
+}
+
+/// The texts of a login in which variables may stand.
+pub(crate) fn oauth_texts(oauth: &OAuth) -> impl Iterator<Item = &String> {
+    let words = [
+        &oauth.client_id,
+        &oauth.client_secret,
+        &oauth.client_metadata_url,
+    ];
+    words.into_iter().flatten().chain(&oauth.scopes)
 }
 
 /// A command as it could be typed: what is not plain is quoted, so that two

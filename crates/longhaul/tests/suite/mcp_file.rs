@@ -8,7 +8,6 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::filled::Filled;
 use longhaul::mcp::server::Way;
 use longhaul_core::time::Millis;
-use longhaul_mcp::Elicitation;
 use tempfile::TempDir;
 
 fn read(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
@@ -37,7 +36,7 @@ const GOOD: &str = r#"{
       "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": 3, "DEBUG": false },
       "perRun": true,
       "timeout": "90s",
-      "elicitation": "defaults"
+      "elicitation": "decline"
     },
     "docs": { "type": "http", "url": "https://docs.example/mcp?key=${KEY:-none}", "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeout": 1500 },
     "other": { "type": "streamable-http", "url": "${BASE}/mcp", "disabled": true, "alwaysAllow": ["x"] },
@@ -64,8 +63,6 @@ fn what_others_write_is_taken() {
     };
     assert!(github.per_run && !docs.per_run && other.disabled && !own.disabled);
     assert_eq!(github.timeout, Millis::from_secs(90));
-    assert_eq!(github.elicitation, Elicitation::Defaults);
-    assert_eq!(docs.elicitation, Elicitation::Decline);
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
@@ -219,11 +216,11 @@ fn a_broken_server_says_where_and_leaves_the_others_alone() {
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
         (
             r#"{"command": "x", "elicitation": true}"#,
-            "`elicitation` is true or false, write \"decline\" or \"defaults\"",
+            "`elicitation` can only be \"decline\"",
         ),
         (
-            r#"{"command": "x", "elicitation": "default"}"#,
-            "unknown elicitation `default`, did you mean `defaults`?",
+            r#"{"command": "x", "elicitation": "defaults"}"#,
+            "is always declined",
         ),
         (
             r#"{"command": "x", "timeout": "soon"}"#,
