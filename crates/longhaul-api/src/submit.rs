@@ -18,7 +18,7 @@ use crate::{history, schema};
 pub struct NewRun {
     /// Who does it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String)]
+    #[schema(value_type = String, required = true)]
     pub agent: Option<String>,
     /// A text or any JSON.
     #[schema(schema_with = schema::any)]

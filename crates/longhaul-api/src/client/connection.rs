@@ -210,7 +210,7 @@ impl Connection {
 
     fn lost(&self, request: &Request, lost: &Lost) -> Problem {
         let (base, why) = (&self.base, &lost.why);
-        let problem = match lost.unsent || request.may_repeat() {
+        match lost.unsent || request.may_repeat() {
             true => Problem::new(
                 "unreachable",
                 format!("the server at {base} can't be reached: {why}"),
@@ -221,8 +221,7 @@ impl Connection {
                     "the answer of {base} was lost, so nobody knows whether it was done: {why}"
                 ),
             ),
-        };
-        problem
+        }
     }
 
     /// What a server's no says; something between may have said it.

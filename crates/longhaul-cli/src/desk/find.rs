@@ -106,7 +106,7 @@ fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
 
 fn client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
     let client = Client::new(url, key.map(Secret::reveal), Some(&me()));
-    client.map_err(|problem| fail::engine(problem).into())
+    client.map_err(fail::engine)
 }
 
 /// The server that drives this folder's store, if one does and answers.
