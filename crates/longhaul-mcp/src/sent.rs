@@ -136,14 +136,12 @@ fn greets(message: &ClientJsonRpcMessage) -> bool {
 /// A stream that nobody is let in to is not asked for again and again; one for which
 /// a login is missing only for a while is.
 pub(super) fn not_let_in(error: HttpError) -> HttpError {
-    match error {
-        StreamableHttpError::Client(RequestError {
-            why,
-            wants: Wants::Login { passes: false },
-            ..
-        }) => StreamableHttpError::AuthRequired(AuthRequiredError::new(why)),
-        other => other,
+    if let StreamableHttpError::Client(failed) = &error
+        && failed.wants == (Wants::Login { passes: false })
+    {
+        return StreamableHttpError::AuthRequired(AuthRequiredError::new(failed.why.clone()));
     }
+    error
 }
 
 /// What a server says about how it wants to be asked.
