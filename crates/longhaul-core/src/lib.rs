@@ -6,7 +6,6 @@
 pub mod access;
 pub mod chain;
 pub mod change;
-pub mod decoded;
 pub mod event;
 pub mod failure;
 pub mod id;
@@ -20,7 +19,6 @@ pub mod raw;
 pub mod redact;
 pub mod request;
 pub mod schema;
-pub mod spelling;
 pub mod status;
 pub mod suggest;
 pub mod task;

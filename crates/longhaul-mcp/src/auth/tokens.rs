@@ -5,14 +5,12 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use longhaul_core::decoded::{self, DecodedText};
-use longhaul_core::port::redact::stand_in;
-use longhaul_core::spelling::spellings;
+use longhaul_core::port::redact::Redact as _;
+use longhaul_core::redact::Redactor;
 
-/// So many are remembered; older ones have ended long since. Each is looked for in
-/// every text, in all its spellings.
+/// So many are remembered; older ones have ended long since.
 const TOKENS_MAX: usize = 64;
 
 /// A token shorter than this may be a word.
@@ -21,40 +19,42 @@ const BYTES_MIN: usize = 8;
 /// What a token is called where one stood.
 const NAME: &str = "mcp-login";
 
-/// A token, and how others may spell it.
-struct Token {
-    plain: String,
-    spelled: Vec<String>,
+/// Those that were used, the last of them at the end.
+#[derive(Default)]
+struct Sent {
+    tokens: VecDeque<String>,
+    redactor: Redactor,
 }
 
-/// Those that were used, the last of them at the end.
-#[derive(Clone)]
-struct Sent(VecDeque<Arc<Token>>);
-
 /// Of the whole process: whichever server a token is for, no text may hold it.
-static SENT: Mutex<Sent> = Mutex::new(Sent(VecDeque::new()));
+static SENT: Mutex<Option<Sent>> = Mutex::new(None);
 
-fn sent() -> MutexGuard<'static, Sent> {
+fn sent() -> MutexGuard<'static, Option<Sent>> {
     SENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Knows all of them. No text is searched under the lock.
+fn redactor() -> Redactor {
+    let sent = sent();
+    sent.as_ref()
+        .map(|sent| sent.redactor.clone())
+        .unwrap_or_default()
 }
 
 /// Remembers that this is one; whoever uses it again remembers it again.
 pub(crate) fn remember(token: &str) {
-    sent().remember(token);
+    sent().get_or_insert_default().remember(token);
 }
 
-/// The text without the tokens of any login that this process has used, as they are,
-/// in JSON, in an address, as hex digits or as base64.
+/// The text without the tokens of any login that this process has used, however they are
+/// encoded.
 pub fn without_tokens(text: &str) -> Cow<'_, str> {
-    // No text is searched under the lock.
-    let sent = sent().clone();
-    sent.hide(text)
+    redactor().redact(text)
 }
 
 /// So many bytes at the end of a text may be the beginning of a token.
 pub fn unfinished(text: &str) -> usize {
-    let sent = sent().clone();
-    sent.unfinished(text)
+    redactor().unfinished(text)
 }
 
 impl Sent {
@@ -62,58 +62,17 @@ impl Sent {
         if token.len() < BYTES_MIN {
             return;
         }
-        let known = self.0.iter().position(|known| known.plain == token);
+        let known = self.tokens.iter().position(|known| known == token);
         // What is still used is not the first to be forgotten.
-        if let Some(known) = known.and_then(|at| self.0.remove(at)) {
-            self.0.push_back(known);
+        if let Some(known) = known.and_then(|at| self.tokens.remove(at)) {
+            self.tokens.push_back(known);
             return;
         }
-        if self.0.len() >= TOKENS_MAX {
-            self.0.pop_front();
+        if self.tokens.len() >= TOKENS_MAX {
+            self.tokens.pop_front();
         }
-        self.0.push_back(Arc::new(Token {
-            plain: token.to_owned(),
-            spelled: spellings(token),
-        }));
-    }
-
-    fn spelled(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().flat_map(|token| &token.spelled)
-    }
-
-    fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.0.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let found = self.spelled().filter(|spelled| text.contains(*spelled));
-        let mut found: Vec<&String> = found.collect();
-        // A token that is the beginning of another must not leave its end behind.
-        found.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
-        let mut text = Cow::Borrowed(text);
-        for spelled in found {
-            text = Cow::Owned(text.replace(spelled.as_str(), &stand_in(NAME)));
-        }
-        if let Some(decoded) = DecodedText::new(&text) {
-            let mut all: Vec<&String> = self.spelled().collect();
-            all.sort_by_key(|spelled| std::cmp::Reverse(spelled.len()));
-            let stand_in = stand_in(NAME);
-            let parts = all.iter().map(|spelled| (spelled.as_str(), &*stand_in));
-            text = match decoded.replace(&text, parts) {
-                Some(replaced) => Cow::Owned(replaced),
-                None => text,
-            };
-        }
-        text
-    }
-
-    fn unfinished(&self, text: &str) -> usize {
-        let begun = self.spelled().filter_map(|spelled| {
-            let ends = spelled.char_indices().map(|(end, _)| end);
-            let ends = ends.take_while(|end| *end <= text.len());
-            ends.filter(|end| text.ends_with(&spelled[..*end])).last()
-        });
-        let escaped = decoded::unfinished(text, self.spelled().map(String::as_str));
-        begun.max().unwrap_or(0).max(escaped)
+        self.tokens.push_back(token.to_owned());
+        self.redactor = Redactor::new(self.tokens.iter().map(|token| (NAME, &**token)));
     }
 }
 
@@ -122,7 +81,7 @@ mod tests {
     use super::*;
 
     fn of(tokens: &[&str]) -> Sent {
-        let mut sent = Sent(VecDeque::new());
+        let mut sent = Sent::default();
         tokens.iter().for_each(|token| sent.remember(token));
         sent
     }
@@ -131,10 +90,10 @@ mod tests {
     fn what_was_sent_is_taken_out_of_texts() {
         let plain = of(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
         assert_eq!(
-            plain.hide("a t0ken-of-a-test, short"),
+            plain.redactor.redact("a t0ken-of-a-test, short"),
             "a {{secret:mcp-login}}, short"
         );
-        assert!(matches!(plain.hide("nothing"), Cow::Borrowed(_)));
+        assert!(matches!(plain.redactor.redact("nothing"), Cow::Borrowed(_)));
         // However it is spelled, and whichever is the beginning of another.
         let spelled = of(&["sp/lled=token", "sp/lled=token-2"]);
         for (text, clean) in [
@@ -145,7 +104,7 @@ mod tests {
             ("<73702f6c6c65643d746f6b656e>", "<{{secret:mcp-login}}>"),
             ("<sp/lled=token-2>", "<{{secret:mcp-login}}>"),
         ] {
-            assert_eq!(spelled.hide(text), clean, "{text}");
+            assert_eq!(spelled.redactor.redact(text), clean, "{text}");
         }
     }
 
@@ -158,9 +117,12 @@ mod tests {
         // It is full: one more, and the first goes.
         sent.remember("used-all-along");
         sent.remember("t0ken-of-another");
-        assert_eq!(sent.0.len(), TOKENS_MAX);
-        assert_eq!(sent.hide("used-all-along"), "{{secret:mcp-login}}");
-        assert_eq!(sent.hide("used-just-once"), "used-just-once");
+        assert_eq!(sent.tokens.len(), TOKENS_MAX);
+        assert_eq!(
+            sent.redactor.redact("used-all-along"),
+            "{{secret:mcp-login}}"
+        );
+        assert_eq!(sent.redactor.redact("used-just-once"), "used-just-once");
     }
 
     #[test]
@@ -177,8 +139,8 @@ mod tests {
             ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
             ("ö", ""),
         ] {
-            assert_eq!(sent.unfinished(text), begun.len(), "{text}");
+            assert_eq!(sent.redactor.unfinished(text), begun.len(), "{text}");
         }
-        assert_eq!(of(&[]).unfinished("100%"), 0);
+        assert_eq!(of(&[]).redactor.unfinished("100%"), 0);
     }
 }
