@@ -1,9 +1,23 @@
 //! The server inside a program: the same API, with a key of the program's making.
 
+use std::net::SocketAddr;
+
 use longhaul::{Role, Runtime, Task};
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+
+/// The whole response to a request with this header.
+async fn get(address: SocketAddr, path: &str, header: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}
 
 #[tokio::test]
 async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() {
@@ -15,22 +29,21 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
     run.wait().await.unwrap();
     let key = runtime.create_key("ci", Role::Viewer).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!(
-        "http://{}/v1/runs/{}",
-        listener.local_addr().unwrap(),
-        run.id()
-    );
+    let address = listener.local_addr().unwrap();
+    let path = format!("/v1/runs/{}", run.id());
     let (stop, stopped) = oneshot::channel::<()>();
     let served = runtime.serve_until(listener, async {
         _ = stopped.await;
     });
     let asked = async {
-        let client = reqwest::Client::new();
-        let refused = client.get(&url).send().await.unwrap();
-        assert_eq!(refused.status().as_u16(), 401);
-        let shown = client.get(&url).bearer_auth(&key).send().await.unwrap();
-        let shown: Value = serde_json::from_str(&shown.text().await.unwrap()).unwrap();
-        assert_eq!(shown["output"]["text"], "Hello.", "{shown}");
+        let refused = get(address, &path, "").await;
+        assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+        let header = format!("Authorization: Bearer {key}\r\n");
+        let shown = get(address, &path, &header).await;
+        assert!(shown.starts_with("HTTP/1.1 200 "), "{shown}");
+        let (_, body) = shown.split_once("\r\n\r\n").expect("a body");
+        let run: Value = serde_json::from_str(body).expect(body);
+        assert_eq!(run["output"]["text"], "Hello.", "{run}");
         stop.send(()).unwrap();
     };
     let (served, ()) = tokio::join!(served, asked);
