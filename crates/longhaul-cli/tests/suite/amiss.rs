@@ -156,18 +156,6 @@ fn claude_s_agents_in_folders_are_read_and_told_of() {
     assert!(!said.err.contains("note:"), "{}", said.err);
 }
 
-#[test]
-fn a_text_that_a_comma_cut_is_told() {
-    let schema = "{ type: object, properties: { a: { type: string, description: What it says, close to its words } } }";
-    let project = with(&format!("output: {{ schema: {schema} }}"), "You.");
-    let said = checked(&project, 2);
-    assert!(
-        said.contains("agents/odd.md:3:95: `close to its words` is no keyword"),
-        "{said}"
-    );
-    assert!(said.contains("put the text before it in quotes"), "{said}");
-}
-
 /// A project whose agent uses a server, which is trusted.
 fn served(server: &Value) -> Project {
     let project = with("tools: [mcp:ev]", "You.");
