@@ -7,13 +7,12 @@ use std::sync::Arc;
 use longhaul_core::id::{AgentName, BadId};
 use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, Verdict};
 use longhaul_core::port::tool::Tool;
-use longhaul_core::raw::RawJson;
 use longhaul_engine::agent::Agent as AgentDefinition;
 use longhaul_engine::agent::wish::{Every, Eye, Sight};
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, NotJson, to_json};
 
 /// An agent: a name, a prompt, a model and tools.
 ///
@@ -30,6 +29,7 @@ use crate::error::Error;
 pub struct Agent {
     definition: Result<AgentDefinition, BadId>,
     tools: Vec<AgentTool>,
+    bad_value: Option<NotJson>,
 }
 
 /// A tool of an agent: one of the program's own, or the name of one that the project has.
@@ -76,6 +76,7 @@ impl Agent {
         Self {
             definition: AgentName::new(name.into()).map(AgentDefinition::new),
             tools: Vec::new(),
+            bad_value: None,
         }
     }
 
@@ -156,7 +157,11 @@ impl Agent {
     /// The JSON Schema of the agent's output.
     #[must_use]
     pub fn output_schema(self, schema: impl Serialize) -> Self {
-        self.define(|agent| agent.output = Some(RawJson::of(&schema)))
+        let mut fault = None;
+        let schema = to_json("the output schema", &schema, &mut fault);
+        let mut agent = self.define(|agent| agent.output = Some(schema));
+        agent.bad_value = fault;
+        agent
     }
 
     /// Maximum number of turns; after it a run fails.
@@ -168,6 +173,9 @@ impl Agent {
     /// The definition, and the tools that are the program's own.
     pub(crate) fn build(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
+        if let Some(bad) = self.bad_value {
+            return Err(bad.into());
+        }
         let mut own = Vec::new();
         for AgentTool(tool) in self.tools {
             match tool {

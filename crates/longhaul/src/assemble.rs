@@ -58,6 +58,7 @@ use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
 use crate::config;
 use crate::config::fault::ConfigError;
+use crate::config::load::Flag;
 use crate::config::settings::{Config, StoreUrl};
 use crate::config::surroundings::Surroundings;
 use crate::mcp::file::McpFile;
@@ -249,10 +250,12 @@ pub(crate) fn open_project(
     store: Option<String>,
     registered: Registered,
 ) -> Result<Assembled, AssembleError> {
-    let config = config::load::load(here, &[]).map_err(settings)?;
+    // As a setting, so that the store is closed to agents' tools like a project's own.
+    let named = store.as_deref().map(store_flag).transpose()?.flatten();
+    let config = config::load::load(here, named.as_slice()).map_err(settings)?;
     let url = match store {
-        Some(url) => url,
-        None => store_url(&config)?,
+        Some(url) if url == FORGOTTEN => url,
+        Some(_) | None => store_url(&config)?,
     };
     let worker = worker_options(&config)?;
     let house = open_at(url, config, Opening::for_program(), registered)?;
@@ -261,6 +264,26 @@ pub(crate) fn open_project(
         worker,
         served: Some(house.served),
     })
+}
+
+/// The store that a program names, as a setting; a store in memory is none. The program means a
+/// file below its own folder, which need not be the project's.
+fn store_flag(url: &str) -> Result<Option<Flag>, AssembleError> {
+    let words = match url.strip_prefix("sqlite:") {
+        Some(_) if url == FORGOTTEN => return Ok(None),
+        Some(file) => {
+            let file = file.strip_prefix("//").unwrap_or(file);
+            let unnamed = |why| AssembleError::Setting(format!("`{url}` names no file: {why}"));
+            let file = std::path::absolute(file).map_err(unnamed)?;
+            format!("sqlite:{}", file.display())
+        }
+        None => url.to_owned(),
+    };
+    Ok(Some(Flag {
+        name: ".store(..)".to_owned(),
+        key: "store.url".to_owned(),
+        words,
+    }))
 }
 
 /// Opens what a program registers, and models by the keys in the environment. No file of a

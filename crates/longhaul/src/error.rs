@@ -7,10 +7,12 @@ use std::path::PathBuf;
 
 use longhaul_core::id::{BadId, RunId};
 use longhaul_core::port::store::StoreError;
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Fault, Status};
 use longhaul_engine::toolbox;
 use longhaul_model::scripted::ScriptError;
 use longhaul_tool::typed;
+use serde::Serialize;
 
 use crate::assemble::AssembleError;
 
@@ -30,6 +32,14 @@ pub enum Error {
     /// A name can't be one of Longhaul's names.
     #[error(transparent)]
     Name(#[from] BadId),
+    /// A value can't be written as JSON, such as a map whose keys are no texts.
+    #[error("{what} can't be written as JSON: {why}")]
+    NotJson {
+        /// Which value.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Two agents or handlers of one name.
     #[error("there are two agents named `{0}`: give one of them another name")]
     DuplicateAgent(String),
@@ -128,5 +138,32 @@ impl From<AssembleError> for Error {
             AssembleError::Name(error) => Self::Name(error),
             AssembleError::Setting(why) | AssembleError::NotYet(why) => Self::Settings(why),
         }
+    }
+}
+
+/// A value as JSON. `fault` keeps why it can't be written, for the call that takes the value.
+pub(crate) fn to_json(what: &str, value: &impl Serialize, fault: &mut Option<NotJson>) -> RawJson {
+    match serde_json::to_string(value).and_then(RawJson::parse) {
+        Ok(json) => json,
+        Err(why) => {
+            *fault = Some(NotJson {
+                what: what.to_owned(),
+                why: why.to_string(),
+            });
+            RawJson::null()
+        }
+    }
+}
+
+/// Why a value can't be written as JSON.
+#[derive(Debug, Clone)]
+pub(crate) struct NotJson {
+    what: String,
+    why: String,
+}
+
+impl From<NotJson> for Error {
+    fn from(NotJson { what, why }: NotJson) -> Self {
+        Self::NotJson { what, why }
     }
 }

@@ -6,12 +6,12 @@ use longhaul_api::gate::GateView;
 use longhaul_core::id::GateId;
 use longhaul_core::policy::gate::{Answer as GateAnswer, Decision, GateStatus, Scope};
 use longhaul_core::port::store::GatesAsk;
-use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
 use longhaul_engine::view::gate_view;
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, NotJson, to_json};
 
 /// Who speaks where a program names nobody.
 pub(crate) const PROGRAM: &str = "program";
@@ -56,24 +56,27 @@ impl Gates<'_> {
 /// let words = Answer::text("Platform 4");
 /// ```
 #[derive(Debug, Clone)]
-pub struct Answer(GateAnswer);
+pub struct Answer {
+    answer: GateAnswer,
+    bad_value: Option<NotJson>,
+}
 
 impl Answer {
     /// Yes to what has this digest: the gate's, as it was shown. A gate without one takes `None`.
     pub fn approve(digest: impl Into<Option<Hash>>) -> Self {
-        Self(GateAnswer {
-            digest: digest.into(),
-            ..Self::new(Decision::Approve).0
-        })
+        let mut answer = Self::new(Decision::Approve);
+        answer.answer.digest = digest.into();
+        answer
     }
 
     /// Yes, but with this input instead of the one with this digest.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
-        let decision = Decision::Edit(RawJson::of(&input));
-        Self(GateAnswer {
-            digest: digest.into(),
-            ..Self::new(decision).0
-        })
+        let mut bad_value = None;
+        let input = to_json("the edited input", &input, &mut bad_value);
+        let mut answer = Self::new(Decision::Edit(input));
+        answer.answer.digest = digest.into();
+        answer.bad_value = bad_value;
+        answer
     }
 
     /// No.
@@ -92,46 +95,54 @@ impl Answer {
     }
 
     fn new(decision: Decision) -> Self {
-        Self(GateAnswer {
+        let answer = GateAnswer {
             decision,
             by: PROGRAM.to_owned(),
             scope: Scope::default(),
             note: None,
             payload: None,
             digest: None,
-        })
+        };
+        Self {
+            answer,
+            bad_value: None,
+        }
     }
 
     /// Who answers, such as `shop:anna`; `program` unless it is said.
     #[must_use]
     pub fn by(mut self, who: impl Into<String>) -> Self {
-        self.0.by = who.into();
+        self.answer.by = who.into();
         self
     }
 
     /// Words for the model.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.0.note = Some(note.into());
+        self.answer.note = Some(note.into());
         self
     }
 
     /// Data for the model and for templates.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
-        self.0.payload = Some(RawJson::of(&payload));
+        let payload = to_json("the payload", &payload, &mut self.bad_value);
+        self.answer.payload = Some(payload);
         self
     }
 
     /// An approval that holds for every call of this run that the same rule stops.
     #[must_use]
     pub fn for_this_run(mut self) -> Self {
-        self.0.scope = Scope::Run;
+        self.answer.scope = Scope::Run;
         self
     }
 
     /// The answer as the engine takes it.
-    pub(crate) fn build(self) -> GateAnswer {
-        self.0
+    pub(crate) fn build(self) -> Result<GateAnswer, Error> {
+        match self.bad_value {
+            Some(bad) => Err(bad.into()),
+            None => Ok(self.answer),
+        }
     }
 }

@@ -14,6 +14,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{AgentName, BadId, RunId, Seq, ToolName};
 use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall};
+use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 use longhaul_core::port::shelves::Shelves;
@@ -22,13 +23,19 @@ use longhaul_core::port::tool::{Progress, Tool, ToolCard, ToolContext, ToolFailu
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Price, Tariff, Usage};
-use longhaul_engine::agent::Agent as AgentDefinition;
+use longhaul_engine::agent::{Agent as AgentDefinition, BudgetPatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// How long one call of a handler may take.
 const TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// Maximum active time of a run: every call that a crash may repeat, and time to spare.
+const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
+
+/// Maximum number of turns of a run. Two are needed; a crash or a message may add some.
+const TURNS_MAX: u32 = 1_000;
 
 /// The control tool that ends a run.
 const FINISH: &str = "finish";
@@ -139,6 +146,16 @@ impl Handler {
             description: "A function of the program that this runtime is part of.".to_owned(),
             models: vec![model_name.clone()],
             tools: vec![tool.to_string(), FINISH.to_owned()],
+            // The time limit of the call is the only one: with the agents' usual budget a long
+            // call would end before its result is the run's output.
+            budget: BudgetPatch {
+                caps: Raise {
+                    turns: Some(TURNS_MAX),
+                    active: Some(ACTIVE_MAX),
+                    ..Raise::default()
+                },
+                warn_percent: None,
+            },
             ..AgentDefinition::new(AgentName::new(self.name)?)
         };
         let model = HandlerModel {

@@ -106,7 +106,7 @@ impl Runtime {
     /// There is no such gate, it is closed or expired, the digest is not of what stands there,
     /// the answer does not fit the gate, or the store failed.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
-        let verdict = self.0.longhaul.answer(gate, answer.build()).await?;
+        let verdict = self.0.longhaul.answer(gate, answer.build()?).await?;
         Ok(match verdict {
             Verdict::Closed(seq) => AnswerOutcome::Closed(seq),
             Verdict::Counted(seq) => AnswerOutcome::Counted(seq),

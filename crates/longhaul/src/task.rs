@@ -4,10 +4,9 @@
 
 use longhaul_core::id::{BadId, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::raw::RawJson;
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, NotJson, to_json};
 
 /// A unit of work for an agent or a handler.
 ///
@@ -20,6 +19,7 @@ use crate::error::Error;
 pub struct Task {
     task: longhaul_engine::Task,
     bad_name: Option<BadId>,
+    bad_value: Option<NotJson>,
 }
 
 impl Task {
@@ -28,13 +28,14 @@ impl Task {
         Self {
             task: longhaul_engine::Task::new(agent, ""),
             bad_name: None,
+            bad_value: None,
         }
     }
 
     /// What the agent is to do: a text, or anything that serializes to JSON.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
-        self.task.input = RawJson::of(&input);
+        self.task.input = to_json("the input of the task", &input, &mut self.bad_value);
         self
     }
 
@@ -63,8 +64,10 @@ impl Task {
     /// Adds a value for tools, which the model can neither see nor set. The agent lists its name.
     #[must_use]
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
-        let value = RawJson::of(&value);
-        self.task.context.insert(name.into(), value);
+        let name = name.into();
+        let what = format!("the context value `{name}` of the task");
+        let value = to_json(&what, &value, &mut self.bad_value);
+        self.task.context.insert(name, value);
         self
     }
 
@@ -124,9 +127,10 @@ impl Task {
 
     /// The task as the engine takes it.
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
-        match self.bad_name {
-            Some(bad) => Err(bad.into()),
-            None => Ok(self.task),
+        match (self.bad_name, self.bad_value) {
+            (Some(bad), _) => Err(bad.into()),
+            (None, Some(bad)) => Err(bad.into()),
+            (None, None) => Ok(self.task),
         }
     }
 }

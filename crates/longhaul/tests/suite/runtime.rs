@@ -372,3 +372,56 @@ async fn what_is_wrong_is_said_when_the_runtime_is_opened_or_a_task_is_submitted
     let lane = runtime.submit(Task::new("helper").lane("")).await;
     assert!(matches!(lane, Err(Error::Name(_))));
 }
+
+#[tokio::test]
+async fn a_value_that_is_no_json_is_refused_and_not_replaced() {
+    let odd = BTreeMap::from([((1, 2), 3)]);
+    let runtime = in_memory().agent(Agent::new("helper")).open().await;
+    let runtime = runtime.unwrap();
+    let input = runtime.submit(Task::new("helper").input(&odd)).await;
+    assert!(matches!(input, Err(Error::NotJson { .. })), "{input:?}");
+    let context = Task::new("helper").context("map", &odd);
+    let context = runtime.submit(context).await.unwrap_err().to_string();
+    assert!(context.contains("`map`"), "{context}");
+    let gate = longhaul::GateId::from_bits(7);
+    let edit = runtime.answer(gate, Answer::edit(None, &odd)).await;
+    assert!(matches!(edit, Err(Error::NotJson { .. })), "{edit:?}");
+    let schema = in_memory().agent(Agent::new("helper").output_schema(&odd));
+    let schema = schema.open().await.map(drop);
+    assert!(matches!(schema, Err(Error::NotJson { .. })), "{schema:?}");
+}
+
+#[tokio::test]
+async fn the_programs_store_is_closed_to_the_file_tools_of_its_project() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        ("longhaul.toml", ""),
+        (
+            "agents/reader.md",
+            "---\ndescription: Reads.\nmodel: scripted/reads\ntools: [read_file]\n---\nYou read.\n",
+        ),
+        (
+            "scripts/reads.yaml",
+            "replies:\n  - tools: [{ name: read_file, input: { path: agents.db } }]\n  - text: '{{ last_result }}'\n",
+        ),
+    ] {
+        let file = folder.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    let store = format!("sqlite:{}", folder.path().join("agents.db").display());
+    let builder = Runtime::builder().store(store).project(folder.path());
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime
+        .submit(Task::new("reader").input("x"))
+        .await
+        .unwrap();
+    let done = run.wait().await.unwrap();
+    let text = done.text().unwrap();
+    assert!(
+        text.contains("agents.db") && !text.contains("SQLite format"),
+        "{text}"
+    );
+    worker.stop().await.unwrap();
+}
