@@ -19,7 +19,7 @@ pub(crate) fn lasted(span: Millis) -> String {
 /// A span as it is typed.
 pub(crate) fn span(text: &str) -> Result<Millis, String> {
     let examples = longhaul::span::SPAN_EXAMPLES;
-    longhaul::span::read(text).ok_or_else(|| format!("write a span such as {examples}"))
+    longhaul::span::read(text).ok_or_else(|| format!("write a span such as 50ms, {examples}"))
 }
 
 /// Dollars; none: nobody knows.
