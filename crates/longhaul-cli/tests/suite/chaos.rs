@@ -1,7 +1,5 @@
-//! The real binary, killed with SIGKILL again and again; what came of it is
-//! counted here once more, from the journals and the witness's file.
-//!
-//! Never: believes the command's own verdict.
+//! The real binary, killed with SIGKILL again and again. The command's own verdict is not
+//! believed: what came of it is counted here once more, by the journals and the witness's file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -113,11 +111,10 @@ fn rows(house: &House) -> Vec<(RunId, Status)> {
         .collect()
 }
 
-/// Witness lines by tool and key.
+/// Witness lines by tool and key. A killed process may leave a part of one before the next.
 fn lines(file: &Path) -> BTreeMap<(String, String), u64> {
     let mut seen = BTreeMap::new();
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
-        // A killed process may leave a part of a line, and the next one follows it.
         let start = line.rfind("{\"tool\":").unwrap_or_default();
         let line: Value = match serde_json::from_str(&line[start..]) {
             Err(error) if error.is_eof() => continue,
