@@ -14,12 +14,41 @@ use crate::redact::reading::{SECRET_BYTES_MIN, decoded_forms};
 /// shorter words would look alike.
 pub(super) const WRAPPED_BYTES_MIN: usize = 20;
 
-/// Minimum length of a text in a secret that is JSON to be a secret by itself.
-const JSON_TEXT_BYTES_MIN: usize = 32;
+/// Minimum length of a text in a secret that is JSON to be a secret whatever its name is.
+const JSON_TEXT_BYTES_MIN: usize = 20;
+
+/// How the names of secrets end.
+const SECRET_NAMES: &[&str] = &[
+    "key",
+    "secret",
+    "secretid",
+    "token",
+    "pass",
+    "password",
+    "passwd",
+    "passphrase",
+    "credential",
+];
+
+/// Whether what has this name is a secret. A name says so by its end: a `token_type` is no token.
+pub fn is_secret_name(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let singular = name.strip_suffix('s').unwrap_or(&name);
+    let mut ends = SECRET_NAMES.iter();
+    ends.any(|end| name.ends_with(end) || singular.ends_with(end))
+}
+
+/// Maximum length of a secret that is looked for in other encodings too, which take more than ten
+/// times its memory.
+const ENCODED_BYTES_MAX: usize = 64 << 10;
 
 /// All that is looked for because of one secret.
 pub(super) fn patterns_of(secret: &str) -> Vec<String> {
     let parts = telling_parts(secret);
+    if secret.len() > ENCODED_BYTES_MAX {
+        return parts;
+    }
     parts.iter().flat_map(|part| encodings(part)).collect()
 }
 
@@ -27,7 +56,7 @@ pub(super) fn patterns_of(secret: &str) -> Vec<String> {
 fn telling_parts(value: &str) -> Vec<String> {
     let mut texts = Vec::new();
     match serde_json::from_str(value) {
-        Ok(data @ (Value::Object(_) | Value::Array(_))) => add_long_texts(&mut texts, data),
+        Ok(data @ (Value::Object(_) | Value::Array(_))) => add_json_texts(&mut texts, "", data),
         Ok(_) | Err(_) => texts.push(value.to_owned()),
     }
     let lines = texts.iter().filter(|text| text.contains('\n'));
@@ -40,21 +69,30 @@ fn telling_parts(value: &str) -> Vec<String> {
     parts
 }
 
-/// Adds the long texts in a secret that is JSON, such as the key of an account.
-fn add_long_texts(texts: &mut Vec<String>, data: Value) {
+/// Adds the texts in a secret that is JSON, such as the key of an account, that are secrets by
+/// themselves. Texts in a list have the name of the list.
+fn add_json_texts(texts: &mut Vec<String>, name: &str, data: Value) {
     match data {
         Value::Object(fields) => {
-            let values = fields.into_iter().map(|(_, value)| value);
-            values.for_each(|value| add_long_texts(texts, value));
+            let fields = fields.into_iter();
+            fields.for_each(|(name, value)| add_json_texts(texts, &name, value));
         }
         Value::Array(values) => {
             let values = values.into_iter();
-            values.for_each(|value| add_long_texts(texts, value));
+            values.for_each(|value| add_json_texts(texts, name, value));
         }
-        Value::String(text) if text.len() >= JSON_TEXT_BYTES_MIN && !is_public(&text) => {
+        Value::String(text) if is_json_secret(name, text.trim()) => {
             texts.push(text.trim().to_owned());
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether the text of this name in a secret is a secret by itself.
+fn is_json_secret(name: &str, text: &str) -> bool {
+    match is_secret_name(name) {
+        true => text.len() >= SECRET_BYTES_MIN,
+        false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public(text),
     }
 }
 
@@ -66,8 +104,20 @@ fn is_public(text: &str) -> bool {
             let has_key = address.contains(['@', '?', '#', ';', '=']);
             !has_key && path.all(|part| part.len() < WRAPPED_BYTES_MIN)
         }
-        None => text.contains('@') && !text.contains(':'),
+        None => is_mail_address(text),
     }
+}
+
+fn is_mail_address(text: &str) -> bool {
+    let Some((person, domain)) = text.split_once('@') else {
+        return false;
+    };
+    let has_only = |part: &str, others: &str| {
+        let mut letters = part.chars();
+        !part.is_empty()
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || others.contains(letter))
+    };
+    has_only(person, "._+-") && has_only(domain, ".-") && domain.contains('.')
 }
 
 /// A secret as it is, without its own escapes, as forms write it, as hex digits and as
@@ -106,12 +156,113 @@ fn encodings(secret: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::redact::Redact as _;
+    use crate::redact::Redactor;
 
     #[test]
     fn a_secret_has_few_encodings() {
         for (secret, most) in [("AKIAIOSFODNN7EXAMPLE", 9), ("wJalr/K7MDENG+bP=", 12)] {
             let count = encodings(secret).len();
             assert!(count <= most, "{secret}: {count}");
+        }
+    }
+
+    #[test]
+    fn the_texts_of_a_secret_that_is_json_are_secret() {
+        let account = r#"{
+          "type": "service_account",
+          "private_key": "-----BEGIN KEY-----\nMIIEvQ/x\n-----END KEY-----\n",
+          "client_email": "robot-of-many@project.iam.example.com",
+          "token_uri": "https://oauth2.example.com/v1/token",
+          "hook": "https://hooks.example.com/T0/abcdefghijklmnopqrstuvwx",
+          "deep": [{ "id": "0123456789abcdef0123456789abcdef01234567", "colour": "turquoise",
+            "password": "hunter2x", "passphrase": "correct@horse.battery-staple" }],
+          "access_token": "at-4711", "token_type": "Bearer", "key_ops": ["verify"],
+          "apiKey": "ak-4711", "clientSecret": "cs-4711", "api_keys": ["k1-4711"],
+          "secret_id": "5f0e6d9c-4711",
+          "public_name": "https://ada:pw@site.example.com/",
+          "login": "correct@horse@battery.staple", "code": "0123456789-123456789",
+          "database_url": "postgres://ada:pw@db.example.com/main",
+          "replica_url": "postgres://db.example.com/replica",
+          "main_url": "ada:hunter2pw@tcp(db.example.com:3306)/main",
+          "jdbc_url": "jdbc:sqlserver://db.example.com;user=sa;password=pw"
+        }"#;
+        let redactor = Redactor::new([("ACCOUNT", account)]);
+        let check = |text: &str, expect: &str| assert_eq!(redactor.redact(text), expect);
+        let key = r#""-----BEGIN KEY-----\nMIIEvQ/x\n-----END KEY-----\n""#;
+        check(key, r#""{{secret:ACCOUNT}}\n""#);
+        check(account, "{{secret:ACCOUNT}}");
+        for secret in [
+            "https://hooks.example.com/T0/abcdefghijklmnopqrstuvwx",
+            "0123456789abcdef0123456789abcdef01234567",
+            "postgres://ada:pw@db.example.com/main",
+            "ada:hunter2pw@tcp(db.example.com:3306)/main",
+            "jdbc:sqlserver://db.example.com;user=sa;password=pw",
+            "https://ada:pw@site.example.com/",
+            "hunter2x",
+            "at-4711",
+            "ak-4711",
+            "cs-4711",
+            "k1-4711",
+            "5f0e6d9c-4711",
+            "correct@horse.battery-staple",
+            "correct@horse@battery.staple",
+            "0123456789-123456789",
+        ] {
+            check(secret, "{{secret:ACCOUNT}}");
+        }
+        for public in [
+            "service_account, turquoise",
+            "Authorization: Bearer, verify",
+            "https://oauth2.example.com/v1/token",
+            "robot-of-many@project.iam.example.com",
+            "postgres://db.example.com/replica",
+            r#""type": "service_account","#,
+        ] {
+            check(public, public);
+        }
+    }
+
+    #[test]
+    fn a_very_long_secret_is_looked_for_as_it_is_only() {
+        for (bytes, is_encoded) in [(ENCODED_BYTES_MAX, true), (ENCODED_BYTES_MAX + 1, false)] {
+            let secret = "k".repeat(bytes);
+            let patterns = patterns_of(&secret);
+            assert!(patterns.contains(&secret));
+            let mut patterns = patterns.iter();
+            let has_other = patterns.any(|pattern| *pattern != secret);
+            assert_eq!(has_other, is_encoded, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn only_a_mail_address_is_public_with_an_at_sign() {
+        for (text, public) in [
+            ("robot+1_a@project.iam.example.com", true),
+            ("correct@horse@battery.staple", false),
+            ("correct-horse@battery-staple", false),
+            ("correct horse@battery.staple", false),
+            ("correct!horse@battery.staple", false),
+            ("correct-horse@battery.staple!", false),
+            ("@correct-horse.battery.staple", false),
+            ("correct-horse-battery-staple", false),
+        ] {
+            assert_eq!(is_public(text), public, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_by_its_end_that_it_is_one_of_a_secret() {
+        for (name, secret) in [
+            ("apiKey", true),
+            ("API_KEY_2", true),
+            ("credentials", true),
+            ("DB_PASS", true),
+            ("token_type", false),
+            ("KEY_DIR", false),
+            ("", false),
+        ] {
+            assert_eq!(is_secret_name(name), secret, "{name}");
         }
     }
 }
