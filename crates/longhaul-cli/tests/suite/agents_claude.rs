@@ -126,6 +126,17 @@ fn tools_are_mapped_or_left_out_with_a_word() {
             "`disallowedTools`: Edit is taken away",
         ],
     );
+    for list in [" [Edit(a: *), Write]", "\n  - Edit(a: *)\n- Write"] {
+        check(
+            &format!("tools: Read, Edit, Write\ndisallowedTools:{list}"),
+            &["read_file"],
+            &[
+                "and was read line by line",
+                "`Read` is read_file",
+                "`disallowedTools`: Edit(a: *), Write is taken away",
+            ],
+        );
+    }
 }
 
 #[test]

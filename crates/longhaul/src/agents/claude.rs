@@ -297,7 +297,7 @@ fn words(node: &Node) -> Vec<String> {
     let words = match &node.content {
         Content::List(list) => list.iter().map(text).collect(),
         Content::Table(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
-        Content::Text(text) => parted(text),
+        Content::Text(text) => loose::parted(text),
         Content::Nothing | Content::Flag(_) | Content::Whole(_) | Content::Real(_) => {
             vec![text(node)]
         }
@@ -306,18 +306,4 @@ fn words(node: &Node) -> Vec<String> {
         .into_iter()
         .filter(|word: &String| !word.is_empty())
         .collect()
-}
-
-/// What commas part, but not those between parentheses.
-fn parted(text: &str) -> Vec<String> {
-    let mut depth = 0_usize;
-    let parts = text.split(|letter| {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        letter == ',' && depth == 0
-    });
-    parts.map(|part| part.trim().to_owned()).collect()
 }

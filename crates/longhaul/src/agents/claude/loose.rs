@@ -1,8 +1,8 @@
 //! Front matter that people wrote as if it were lines of `key: value`: a colon
 //! in a sentence, a quote that is never closed.
 //!
-//! Never: fails. A field that is no YAML by itself is text, and every line belongs to
-//! some field, or to none.
+//! Never: fails. A field that is no YAML by itself is a list if it is marked as one, else text,
+//! and every line belongs to some field, or to none.
 
 use crate::written::{Content, Entry, Node, Place, yaml};
 
@@ -37,7 +37,7 @@ fn key(line: &str) -> Option<&str> {
     (right && apart).then_some(key)
 }
 
-/// One field: as YAML, or else its lines as text.
+/// One field: as YAML, or else its lines as a list or as text.
 fn field(line: usize, key: &str, lines: &[&str]) -> Entry {
     // Empty lines before it put everything to its place in the file.
     let text = "\n".repeat(line - 1) + &lines.join("\n");
@@ -52,12 +52,17 @@ fn field(line: usize, key: &str, lines: &[&str]) -> Entry {
         return entry;
     }
     let place = |column| Place { line, column };
+    let value_place = place(key.chars().count() + 3);
+    let content = match prose(key, lines) {
+        Content::Text(text) if key != PROSE && is_list(&text) => list(value_place, &text),
+        other => other,
+    };
     Entry {
         key: key.to_owned(),
         place: place(1),
         node: Node {
-            place: place(key.chars().count() + 3),
-            content: prose(key, lines),
+            place: value_place,
+            content,
         },
     }
 }
@@ -76,6 +81,44 @@ fn prose(key: &str, lines: &[&str]) -> Content {
         "" => Content::Nothing,
         text => Content::Text(text.to_owned()),
     }
+}
+
+/// Whether people would take a text for a list: what is forbidden in one must not pass because
+/// of a mark.
+fn is_list(text: &str) -> bool {
+    text.starts_with('[') || text.lines().any(|line| line.starts_with("- "))
+}
+
+/// The elements of a list, without its marks.
+fn list(place: Place, text: &str) -> Content {
+    let bare = |line: &str| {
+        let line = line.strip_prefix("- ").unwrap_or(line).trim();
+        let line = line.strip_prefix('[').unwrap_or(line);
+        line.strip_suffix(']').unwrap_or(line).to_owned()
+    };
+    let elements = text.lines().flat_map(|line| parted(&bare(line)));
+    let elements = elements.map(|element| element.trim_matches(['"', '\'']).to_owned());
+    let nodes = elements
+        .filter(|element| !element.is_empty())
+        .map(|element| Node {
+            place,
+            content: Content::Text(element),
+        });
+    Content::List(nodes.collect())
+}
+
+/// What commas part, but not those between parentheses.
+pub(super) fn parted(text: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let parts = text.split(|letter| {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    });
+    parts.map(|part| part.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -111,8 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_no_yaml_is_read_as_one() {
+        for front in [
+            "no: [Bash(git push: *), Write]",
+            "no: [Bash(git push: *),\n  'Write']",
+            "no:\n  - Bash(git push: *)\n- Write",
+            "no: Bash(git push: *)\n- \"Write\"",
+        ] {
+            let found = read(front).pop().unwrap().node.to_json().to_string();
+            assert_eq!(found, r#"["Bash(git push: *)","Write"]"#, "{front}");
+        }
+        let found = read("description: a: b\n- c").pop().unwrap().node;
+        assert_eq!(found.to_json().to_string(), r#""a: b\n- c""#);
+    }
+
+    #[test]
     fn lines_are_fields() {
-        let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n  - two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
+        let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
         let found: Vec<String> = read(front)
             .iter()
             .map(|entry| {
@@ -131,7 +189,7 @@ mod tests {
                 "3:14 description \"Use when: a \\\"thing\\\" breaks\\nand more: here\"",
                 "6:8 tools \"Read, Bash(git log:*)\"",
                 "7:8 model \"opus\"",
-                "10:3 skills [\"one\",\"two\"]",
+                "9:9 skills [\"one\",\"two\"]",
                 "12:7 list [\"a\",\"b\"]",
                 "13:6 color null",
                 "15:8 block \"folded: text\\nhttp://x.y\"",
