@@ -81,12 +81,12 @@ impl Trust {
 fn decide(project: &Project, yes: bool) -> anyhow::Result<()> {
     // Nobody is to look at something for nothing.
     project.decisions.kept_in().map_err(no_decisions)?;
+    let mut unknown = Vec::new();
     for item in &project.items {
         match project.decisions.decided(item) {
             Status::Trusted => say::talk(&plain::line(&format!("{item} is trusted already."))),
             Status::Unknown(why) => {
-                let said = plain::line(&format!("{item} can't be trusted: {why}"));
-                return Err(Failure::usage(said).into());
+                unknown.push(plain::line(&format!("{item} can't be trusted: {why}")));
             }
             Status::Unasked | Status::New | Status::Changed(_) => {}
         }
@@ -101,6 +101,10 @@ fn decide(project: &Project, yes: bool) -> anyhow::Result<()> {
         }
         false if open.is_empty() => {}
         false => asking::ask(&project.decisions, &open)?,
+    }
+    // The others are decided about all the same.
+    if !unknown.is_empty() {
+        return Err(Failure::usage(unknown.join("; ")).into());
     }
     let many = match project.open().len() {
         0 => return Ok(()),

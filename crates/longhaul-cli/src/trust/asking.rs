@@ -1,10 +1,11 @@
-//! Shows a person exactly what a project would do, and takes the decision.
+//! Shows a person what a project would do, and takes the decision. Only values that may be secrets
+//! are named and not shown.
 //!
 //! Invariant: only a clear yes at a terminal counts as one, and no text of the project looks like
 //! a line of ours.
 
 use longhaul::config::settings::Config;
-use longhaul::trust::decisions::{Decisions, Status};
+use longhaul::trust::decisions::{Decisions, SHELL_VERSIONS_MAX, Status};
 use longhaul::trust::item::{Item, Kind};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
@@ -12,8 +13,8 @@ use longhaul_engine::clock::SystemClock;
 use crate::trust::project::{Project, no_decisions};
 use crate::{plain, say};
 
-/// Asks the person at the terminal about the project if something is not trusted that this agent
-/// needs, or any agent, unless nobody is to be asked. Returns what stays refused, in sentences.
+/// Asks the person at the terminal about what is not trusted and this agent needs, or any agent,
+/// unless nobody is to be asked. Returns what stays refused, in sentences.
 pub(crate) fn before(
     config: &Config,
     agent: Option<&str>,
@@ -25,19 +26,19 @@ pub(crate) fn before(
         None => !item.used_by.is_empty(),
     };
     let needed: Vec<&Item> = project.items.iter().filter(is_needed).collect();
-    let refused = || {
-        let sentences = needed
-            .iter()
-            .filter_map(|item| project.decisions.check(item).err());
-        let sentences = sentences.map(|sentence| plain::line(&sentence));
-        sentences.collect::<Vec<String>>()
-    };
-    let before = refused();
-    if before.is_empty() || nobody || !say::is_somebody_there() {
-        return Ok(before);
+    // A yes covers what is needed now, not what other agents would do.
+    let open = needed.iter().copied().filter(|item| {
+        let status = project.decisions.status(item);
+        matches!(status, Status::New | Status::Changed(_))
+    });
+    let open: Vec<&Item> = open.collect();
+    if !open.is_empty() && !nobody && say::is_somebody_there() {
+        ask(&project.decisions, &open)?;
     }
-    ask(&project.decisions, &project.open())?;
-    Ok(refused())
+    let refused = needed
+        .iter()
+        .filter_map(|item| project.decisions.check(item).err());
+    Ok(refused.map(|sentence| plain::line(&sentence)).collect())
 }
 
 /// Shows these items and asks once about all of them; a yes is kept. Without a terminal it only
@@ -53,12 +54,20 @@ pub(crate) fn ask(decisions: &Decisions, items: &[&Item]) -> anyhow::Result<()> 
     }
 }
 
-/// Keeps a yes.
+/// Keeps a yes. The files of these items can be read.
 pub(crate) fn trust(decisions: &Decisions, items: &[&Item]) -> anyhow::Result<()> {
     let kept = decisions.trust(items, SystemClock.now());
     kept.map_err(no_decisions)?;
     for item in items {
-        talk(&format!("{item} is trusted until it changes."));
+        talk(&match item.kind {
+            Kind::Shell => format!(
+                "{item} is trusted as it is now; the newest {SHELL_VERSIONS_MAX} versions that \
+                 you trusted stay so."
+            ),
+            Kind::Run | Kind::Send | Kind::Open => {
+                format!("{item} is trusted until it changes.")
+            }
+        });
     }
     Ok(())
 }

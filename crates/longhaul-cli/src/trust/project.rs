@@ -35,9 +35,10 @@ impl Project {
         })
     }
 
-    /// The items that no decision covers, whatever the environment says.
+    /// The items to decide about: no decision covers them, whatever the environment says, and
+    /// their files can be read.
     pub(crate) fn open(&self) -> Vec<&Item> {
-        let is_open = |item: &&Item| !self.decisions.decided(item).allows();
+        let is_open = |item: &&Item| item.files.is_ok() && !self.decisions.decided(item).allows();
         self.items.iter().filter(is_open).collect()
     }
 }

@@ -413,6 +413,55 @@ fn a_run_asks_about_what_its_agent_needs_and_nothing_else() {
 }
 
 #[test]
+fn a_yes_before_a_run_covers_only_what_its_agent_needs() {
+    let agent = |front: &str| format!("---\nmodel: scripted/a\n{front}\n---\nYou.");
+    let place = Place::new(&[
+        ("look.sh", "echo '{}'\n"),
+        (
+            "agents/a.md",
+            &agent("perception: { command: [sh, look.sh] }"),
+        ),
+        (
+            "agents/b.md",
+            &agent("tools: [shell]\nsandbox: { isolation: none }"),
+        ),
+        ("scripts/a.yaml", "replies: [{ text: Done. }]\n"),
+    ]);
+    let folder = place.project.path();
+    let steps = [("Trust it? [y/N]", "y\n")];
+    let (seen, code) = at_terminal(folder, &["run", "a", "x"], &place.env(), &steps);
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(!seen.contains("agent `b`"), "{seen}");
+    let statuses = place.statuses();
+    let look = "sh look.sh trusted".to_owned();
+    assert!(statuses.contains(&look), "{statuses:?}");
+    let others = statuses.iter().filter(|status| **status != look);
+    let others: Vec<&String> = others.collect();
+    assert_eq!(others.len(), 1, "{statuses:?}");
+    assert!(others[0].ends_with(" not_trusted"), "{statuses:?}");
+    // All of it is asked about by `trust`.
+    let (_, err) = place.say(&["trust", "--yes"], 0);
+    assert!(
+        err.contains("agent `b` is trusted as it is now; the newest 16 versions"),
+        "{err}"
+    );
+}
+
+#[test]
+fn what_can_t_be_read_keeps_nothing_else_from_being_trusted() {
+    let toml = "[outbound]\nallow = [\"10.0.0.1:80\"]\n";
+    let mcp = r#"{"mcpServers": {"a": {"command": "sh", "args": ["${A}", "${A}", "${A}"]}}}"#;
+    let env = format!("A={}\n", "a".repeat(100_000));
+    let place = Place::new(&[("longhaul.toml", toml), (".mcp.json", mcp), (".env", &env)]);
+    let (_, err) = place.say(&["trust", "--yes"], 2);
+    assert!(err.contains("`.mcp.json` can't be trusted: "), "{err}");
+    assert!(!err.contains("`.mcp.json` is trusted"), "{err}");
+    let mut statuses = place.statuses();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [".mcp.json unknown", "outbound.allow trusted"]);
+}
+
+#[test]
 fn dev_takes_a_changed_file_when_it_is_trusted_and_not_before() {
     let project = Project::new();
     let mcp = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);

@@ -22,11 +22,11 @@ const NAME: &str = "trust.json";
 const BYTES_MAX: u64 = 8 << 20;
 
 /// Version of the file's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Number of trusted versions of an agent with `shell` that stay so. A run has the agent that it
 /// began with, and goes on when the file changes; all else is run as it stands now.
-const SHELL_VERSIONS_MAX: usize = 16;
+pub const SHELL_VERSIONS_MAX: usize = 16;
 
 /// Whether an item may be run, sent or opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -379,7 +379,7 @@ mod tests {
         assert!(decisions.trust(&[&run], at).is_err());
         assert!(matches!(decisions.status(&run), Status::Unknown(_)));
         mode(0o600);
-        for text in ["", "{", "[]", "{\"version\":2,\"trusted\":[]}"] {
+        for text in ["", "{", "[]", "{\"version\":1,\"trusted\":[]}"] {
             fs::write(&file, text).unwrap();
             assert!(
                 matches!(read(&file), Err(PrivateFileError::Content { .. })),

@@ -1,8 +1,10 @@
 //! The servers of `.mcp.json` as one item, with what the project's `.env` fills in for them.
 //!
-//! Invariant: a value of `.env` counts into the decision and is never shown, as it may be a secret.
+//! Invariant: every value of `.env` counts into the decision. What it fills in for a command is
+//! shown, unless the variable is named like a secret; other values may be secrets and are not.
 
 use longhaul_core::raw::Hash;
+use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
 use crate::mcp::expand::{expand_known, variables};
@@ -109,21 +111,41 @@ fn shown(server: &Server, filed: &Env) -> Vec<String> {
         Way::Stdio { .. } => "variables",
     };
     let read = way.variables();
-    let set = read.iter().filter(|name| filed.var(name).is_some());
+    let run = run_variables(way);
+    let is_shown = |name: &str| run.contains(&name) && !is_secret_name(name);
+    let set = read.iter().copied();
+    let set = set.filter_map(|name| Some((name, filed.var(name)?)));
+    let (open, hidden): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_shown(name));
     for (what, names) in [
         (what, way.names().collect::<Vec<_>>()),
         ("reads of your environment", read.clone()),
         (
-            "set by .env of this project, and not shown here (read it first)",
-            set.copied().collect(),
+            "set by .env of this project, and not shown here (read it in .env first)",
+            hidden.into_iter().map(|(name, _)| name).collect(),
         ),
     ] {
         if !names.is_empty() {
             lines.push(format!("  {what}: {}", names.join(", ")));
         }
     }
+    for (name, value) in open {
+        let value = argv([&value.to_owned()]);
+        lines.push(format!("  set by .env of this project: {name}={value}"));
+    }
     lines.extend(filled_address(way, filed));
     lines
+}
+
+/// The variables that say what is run, and where.
+fn run_variables(way: &Way) -> Vec<&str> {
+    let Way::Stdio {
+        command, args, cwd, ..
+    } = way
+    else {
+        return Vec::new();
+    };
+    let texts = [command].into_iter().chain(args).chain(cwd);
+    texts.flat_map(|text| variables(text)).collect()
 }
 
 /// Where an address leads that `.env` fills in: who is asked is no secret.
