@@ -53,10 +53,13 @@ fn field(line: usize, key: &str, lines: &[&str]) -> Entry {
     }
     let place = |column| Place { line, column };
     let value_place = place(key.chars().count() + 3);
-    let content = match prose(key, lines) {
-        Content::Text(text) if key != PROSE && is_list(&text) => list(value_place, &text),
-        other => other,
-    };
+    let mut content = prose(key, lines);
+    if let Content::Text(text) = &content
+        && key != PROSE
+        && is_list(text)
+    {
+        content = list(value_place, text);
+    }
     Entry {
         key: key.to_owned(),
         place: place(1),
