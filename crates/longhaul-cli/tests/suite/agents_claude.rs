@@ -118,6 +118,10 @@ fn tools_are_mapped_or_left_out_with_a_word() {
             "`sandbox` is ignored",
         ],
     );
+}
+
+#[test]
+fn disallowed_tools_are_taken_away_however_their_list_is_written() {
     check(
         "tools: Read, Edit\ndisallowedTools: Edit",
         &["read_file"],
