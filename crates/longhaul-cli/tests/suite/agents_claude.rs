@@ -136,7 +136,8 @@ fn disallowed_tools_are_taken_away_however_their_list_is_written() {
             &["read_file"],
             &[
                 "and was read line by line",
-                "`Read` is read_file",
+                "`Write` is left out",
+                "`Read` is read_file, `Edit` is edit_file",
                 "`disallowedTools`: Edit(a: *), Write is taken away",
             ],
         );
