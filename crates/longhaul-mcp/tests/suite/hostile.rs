@@ -83,9 +83,9 @@ async fn one_that_starts_slowly_is_not_confused_by_two_greetings() {
     assert_eq!(checked.protocol, "2025-11-25");
     let waited = std::fs::read_to_string(place.path().join("waited")).unwrap();
     assert_eq!(waited, "server/discover, initialize\n");
+    assert_eq!(lines(place.path(), "started"), 1);
     let said = call(&servers, "hello", json!({})).await.unwrap();
     assert!(said.starts_with("hello from "), "{said}");
-    assert_eq!(lines(place.path(), "started"), 1);
 }
 
 #[tokio::test]
