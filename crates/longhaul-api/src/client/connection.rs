@@ -14,20 +14,20 @@ use serde::de::DeserializeOwned;
 use crate::client::request::Request;
 use crate::problem::Problem;
 
-/// A server that takes no connection in this time is not there.
-pub(super) const CONNECTS: Duration = Duration::from_secs(2);
+/// Timeout of a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An answer that takes longer is lost.
-const ANSWERS: Duration = Duration::from_secs(35);
+/// Timeout of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// So often is sent again what may be sent twice.
-const REPEATS_MAX: u32 = 3;
+/// Maximum number of retries of a request that may be sent twice.
+const RETRIES_MAX: u32 = 3;
 
-/// The pause before it is sent again, which doubles.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay before the first retry; it doubles with each further one.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Maximum length of a response in bytes.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The header that says who is at the terminal.
 const USER: HeaderName = HeaderName::from_static("x-longhaul-as");
@@ -50,23 +50,24 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What came back, or did not.
-enum Trip {
-    /// A server answered.
-    Back(StatusCode, Vec<u8>),
-    /// Nobody did.
-    Lost(Lost),
+/// What became of one attempt to send a request.
+enum Attempt {
+    /// The server responded.
+    Response(StatusCode, Vec<u8>),
+    /// There is no response.
+    Lost(LostResponse),
 }
 
-/// How an answer was lost.
-struct Lost {
+/// Why there is no response.
+struct LostResponse {
     why: String,
-    /// It never left.
+    /// The request never left this machine.
     unsent: bool,
+    /// A timeout has passed.
     late: bool,
 }
 
-impl From<reqwest::Error> for Lost {
+impl From<reqwest::Error> for LostResponse {
     fn from(error: reqwest::Error) -> Self {
         let (unsent, late) = (error.is_connect(), error.is_timeout());
         // The address is said elsewhere, and its query is nobody's business.
@@ -135,7 +136,7 @@ impl Connection {
             .header(ACCEPT, "text/event-stream")
             .header("last-event-id", after)
             .send();
-        let sent = tokio::time::timeout(ANSWERS, sent).await;
+        let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
         let lost = |lost| self.lost(request, &lost);
         let Ok(sent) = sent else {
             return Err(lost(late()));
@@ -149,7 +150,7 @@ impl Connection {
             (true, false) => return Err(self.strange("it sends no events")),
             (false, _) => {}
         }
-        let Ok(body) = tokio::time::timeout(ANSWERS, bounded(response)).await else {
+        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, bounded(response)).await else {
             return Err(lost(late()));
         };
         let body = body.map_err(lost)?;
@@ -159,16 +160,16 @@ impl Connection {
     async fn with_retries(&self, request: &Request) -> Result<(StatusCode, Vec<u8>), Problem> {
         let mut repeats = 0;
         loop {
-            let again = request.retries && repeats < REPEATS_MAX;
-            match self.trip(request).await {
-                Trip::Back(status, body) => {
+            let again = request.retries && repeats < RETRIES_MAX;
+            match self.attempt(request).await {
+                Attempt::Response(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
                         || request.idempotency_key.is_some() && is_running(status, &body);
                     if !(again && busy && request.may_repeat()) {
                         return Ok((status, body));
                     }
                 }
-                Trip::Lost(lost) => {
+                Attempt::Lost(lost) => {
                     // Whoever waited long for a look has waited long enough; a word
                     // that counts once is said until it is known that it was heard.
                     let waits = lost.unsent || !lost.late || request.idempotency_key.is_some();
@@ -178,17 +179,17 @@ impl Connection {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE * 2_u32.pow(repeats)).await;
+            tokio::time::sleep(RETRY_DELAY * 2_u32.pow(repeats)).await;
             repeats += 1;
         }
     }
 
-    async fn trip(&self, request: &Request) -> Trip {
+    async fn attempt(&self, request: &Request) -> Attempt {
         let mut sent = self
             .client
             .request(request.method.clone(), request.url(&self.base))
             .headers(self.headers.clone())
-            .timeout(ANSWERS);
+            .timeout(RESPONSE_TIMEOUT);
         if let Some(key) = &request.idempotency_key {
             sent = sent.header(IDEMPOTENCY_KEY, key);
         }
@@ -199,16 +200,16 @@ impl Connection {
         }
         let response = match sent.send().await {
             Ok(response) => response,
-            Err(error) => return Trip::Lost(error.into()),
+            Err(error) => return Attempt::Lost(error.into()),
         };
         let status = response.status();
         match bounded(response).await {
-            Ok(body) => Trip::Back(status, body),
-            Err(lost) => Trip::Lost(lost),
+            Ok(body) => Attempt::Response(status, body),
+            Err(lost) => Attempt::Lost(lost),
         }
     }
 
-    fn lost(&self, request: &Request, lost: &Lost) -> Problem {
+    fn lost(&self, request: &Request, lost: &LostResponse) -> Problem {
         let (base, why) = (&self.base, &lost.why);
         match lost.unsent || request.may_repeat() {
             true => Problem::new(
@@ -255,7 +256,7 @@ pub async fn is_alive(base: &Url) -> bool {
         return false;
     };
     let url = Request::get(&["livez"]).url(base);
-    let answer = client.get(url).timeout(CONNECTS).send().await;
+    let answer = client.get(url).timeout(CONNECT_TIMEOUT).send().await;
     answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
 
@@ -268,7 +269,7 @@ fn client(base: &Url) -> reqwest::Result<Client> {
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECTS);
+        .connect_timeout(CONNECT_TIMEOUT);
     match base.scheme() {
         // A machine without certificates can still talk to itself, and no proxy
         // stands between.
@@ -277,14 +278,14 @@ fn client(base: &Url) -> reqwest::Result<Client> {
     }
 }
 
-async fn bounded(response: Response) -> Result<Vec<u8>, Lost> {
+async fn bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
-        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Lost {
-                why: format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"),
+        if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
+            return Err(LostResponse {
+                why: format!("the answer is longer than {RESPONSE_BYTES_MAX} bytes"),
                 unsent: false,
                 late: true,
             });
@@ -294,9 +295,9 @@ async fn bounded(response: Response) -> Result<Vec<u8>, Lost> {
     Ok(body)
 }
 
-fn late() -> Lost {
-    Lost {
-        why: format!("no answer in {} s", ANSWERS.as_secs()),
+fn late() -> LostResponse {
+    LostResponse {
+        why: format!("no answer in {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,
         late: true,
     }

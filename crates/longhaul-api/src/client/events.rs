@@ -18,18 +18,18 @@ use crate::client::connection::Connection;
 use crate::client::request::Request;
 use crate::problem::Problem;
 
-/// A server gives a sign every ten seconds; one that is silent for so long is gone.
-const SILENT: Duration = Duration::from_secs(35);
+/// Timeout of a silent server: a live one sends something every ten seconds.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// The pause before a connection is made again, which doubles up to the longest.
-const PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Delay before a lost connection is made again; it doubles up to the maximum.
+const RECONNECT_DELAY: Duration = Duration::from_millis(200);
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// The longest single fact that is read.
-const FACT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum length of one event in bytes.
+const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a server says when it would rather be asked later.
-const PASSING: &[&str] = &[
+/// Codes of transient problems: the connection is made again after them.
+const TRANSIENT: &[&str] = &[
     "unreachable",
     "lost",
     "draining",
@@ -43,14 +43,14 @@ const PASSING: &[&str] = &[
 pub struct EventStream {
     connection: Arc<Connection>,
     run: RunId,
-    /// The last fact that was seen.
+    /// The last event that was seen.
     last: Seq,
     /// None: the connection is lost.
     open: Option<Open>,
-    /// So often it was lost since the last fact.
+    /// Number of lost connections since the last event.
     losses: u32,
-    /// It was said that it was lost.
-    told: bool,
+    /// The user was warned of a lost connection.
+    warned: bool,
     over: bool,
 }
 
@@ -68,8 +68,8 @@ impl Open {
         let chunks = response.bytes_stream().map(move |chunk| {
             let chunk = chunk.map_err(std::io::Error::other)?;
             let before = count.fetch_add(chunk.len(), Ordering::Relaxed);
-            match before + chunk.len() > FACT_BYTES_MAX {
-                true => Err(std::io::Error::other("a fact without an end")),
+            match before + chunk.len() > EVENT_BYTES_MAX {
+                true => Err(std::io::Error::other("an event without an end")),
                 false => Ok(chunk),
             }
         });
@@ -81,7 +81,7 @@ impl Open {
 
     /// The next event; none: the connection is of no use any more.
     async fn next(&mut self) -> Option<Sse> {
-        let next = tokio::time::timeout(SILENT, self.events.next()).await;
+        let next = tokio::time::timeout(SILENCE_TIMEOUT, self.events.next()).await;
         let event = next.ok()??.ok()?;
         self.bytes.store(0, Ordering::Relaxed);
         Some(event)
@@ -110,7 +110,7 @@ impl EventStream {
             last: after,
             open: None,
             losses: 0,
-            told: false,
+            warned: false,
             over: false,
         };
         streaming.open = Some(streaming.connect().await?);
@@ -126,11 +126,12 @@ impl EventStream {
     }
 
     async fn connect_again(&mut self) -> Result<(), Problem> {
-        let doubled = PAUSE.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
-        tokio::time::sleep(doubled.min(PAUSE_MAX)).await;
+        let doubled =
+            RECONNECT_DELAY.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
+        tokio::time::sleep(doubled.min(RECONNECT_DELAY_MAX)).await;
         match self.connect().await {
             Ok(open) => self.open = Some(open),
-            Err(problem) if PASSING.contains(&problem.code.as_str()) => {
+            Err(problem) if TRANSIENT.contains(&problem.code.as_str()) => {
                 self.losses = self.losses.saturating_add(1);
             }
             Err(problem) => return Err(problem),
@@ -140,10 +141,10 @@ impl EventStream {
 
     fn lose(&mut self) {
         self.open = None;
-        // Forgotten with the next fact: a server that only cuts is asked less and less.
+        // Reset by the next event: a server that only closes connections is asked less and less.
         self.losses = self.losses.saturating_add(1);
-        if !self.told {
-            self.told = true;
+        if !self.warned {
+            self.warned = true;
             let (server, last) = (self.connection.base(), self.last);
             tracing::warn!(
                 "the connection to {server} was lost after event {last}; it is made again, nothing is missed"
@@ -151,13 +152,13 @@ impl EventStream {
         }
     }
 
-    /// The fact that an event is, if it is one and a new one.
-    fn take_in(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
+    /// The journal entry of an event, if it has one that is new.
+    fn entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
         if event.event.as_deref() == Some("end") {
             self.over = true;
             return Ok(None);
         }
-        // Only facts have a place: words as they are spoken have none.
+        // Only journal entries have an id; deltas of a reply have none.
         let (Some(_), Some(data)) = (&event.id, &event.data) else {
             return Ok(None);
         };
@@ -188,7 +189,7 @@ impl EventStream {
             };
             match open.next().await {
                 Some(event) => {
-                    if let Some(entry) = self.take_in(&event)? {
+                    if let Some(entry) = self.entry(&event)? {
                         return Ok(Some(vec![entry]));
                     }
                 }
