@@ -68,7 +68,8 @@ impl HandlerRequest {
     }
 }
 
-/// Why a handler failed: the words that the run fails with. Every error becomes one by `?`.
+/// Why a handler failed: the words that the run fails with. Every `std::error::Error` becomes
+/// one by `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerError(String);
 
