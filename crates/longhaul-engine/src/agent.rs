@@ -33,6 +33,9 @@ pub struct Agent {
     /// Models as `provider/model` or short names, tried in order; empty: the project's.
     #[serde(default)]
     pub models: Vec<String>,
+    /// Whether a task may name no other model: the agent is a function of a program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed_model: bool,
     /// Models for runs that an `idle_tick` made, tried in order; empty: the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_models: Vec<String>,
@@ -187,6 +190,7 @@ impl Agent {
             name,
             description: String::new(),
             models: Vec::new(),
+            fixed_model: false,
             idle_models: Vec::new(),
             tools: Vec::new(),
             context: Vec::new(),

@@ -10,7 +10,7 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::shelves::{Place, Shelves};
 use longhaul_core::port::store::{Store, StoreError};
 use longhaul_core::time::{Clock, Millis};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::error::Error;
 
@@ -37,6 +37,8 @@ pub struct Tail {
     bells: Arc<Mutex<Bells>>,
     /// Somebody has come to listen.
     came: Arc<Notify>,
+    /// Held by the one that reads.
+    reader: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -103,8 +105,10 @@ impl Tail {
         })
     }
 
-    /// Reads for all until it is dropped. While nobody listens it rests.
+    /// Reads for all until it is dropped. While nobody listens it rests. Of several at once
+    /// one reads, and the next begins when that one ends.
     pub async fn read(&self, source: Source<'_>) -> Result<(), Error> {
+        let _turn = self.reader.lock().await;
         let _reading = Reading::begin(self);
         let mut changes = source.store.watch();
         loop {

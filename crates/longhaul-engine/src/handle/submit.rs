@@ -140,6 +140,11 @@ impl Longhaul {
             name: task.agent.clone(),
             like,
         })?;
+        if agent.fixed_model && task.model.is_some() {
+            let name = &agent.name;
+            let why = format!("the agent `{name}` is a function of a program: it takes no model");
+            return Err(Refusal::BadTask(why).into());
+        }
         let definition = agent.definition();
         self.agent_is_clean(&agent, &definition.content)?;
         let id = RunId::from_bits(self.ports.mint.bits());
