@@ -4,6 +4,7 @@
 //! Never: a second result. A call that has a result in the journal is not made again; one that
 //! was cut off by a crash is, under the same key.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use futures_util::future::BoxFuture;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::{AgentName, BadId, RunId, Seq, ToolName};
-use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall};
+use longhaul_core::id::{AgentName, BadId, CallId, RunId, Seq, ToolName};
+use longhaul_core::message::{Block, Part, Reply, StopReason, ToolCall};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
@@ -40,10 +41,31 @@ const TURNS_MAX: u32 = 1_000;
 /// The control tool that ends a run.
 const FINISH: &str = "finish";
 
+/// Maximum number of bytes of a result as JSON: what a call of `finish` may hold.
+const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - RESULT_FIELD.len() - 1;
+
+/// How the input of `finish` begins, before the result.
+const RESULT_FIELD: &str = "{\"output\":";
+
 /// Number of journal entries that are read at once.
 const PAGE: usize = 500;
 
 /// What a handler is called with.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use longhaul::tools::Progress;
+/// use longhaul::{HandlerError, HandlerRequest, Runtime};
+///
+/// /// Sends a letter; the post office knows by the key which one it has already.
+/// async fn send(request: HandlerRequest, _: Arc<dyn Progress>) -> Result<String, HandlerError> {
+///     let address: String = request.input()?;
+///     Ok(format!("letter {} to {address}, try {}", request.key, request.attempt))
+/// }
+///
+/// let builder = Runtime::builder().store("sqlite:agents.db").handler("send", send);
+/// ```
 #[derive(Debug, Clone)]
 pub struct HandlerRequest {
     /// The run.
@@ -61,9 +83,9 @@ impl HandlerRequest {
     /// The task's input as a type.
     ///
     /// # Errors
-    /// The input is not of this type.
+    /// The input is not of this type, or nested too deep to be read.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
-        serde_json::from_value(self.input.value())
+        serde_json::from_str(self.input.as_str())
             .map_err(|why| HandlerError::new(format!("the input is not what was expected: {why}")))
     }
 }
@@ -93,7 +115,7 @@ impl<E: std::error::Error> From<E> for HandlerError {
     }
 }
 
-type Function = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<Value, HandlerError>>
+type Function = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<String, HandlerError>>
     + Send
     + Sync;
 
@@ -127,7 +149,7 @@ impl Handler {
     {
         let function = move |request, progress| -> BoxFuture<'static, _> {
             let called = function(request, progress);
-            Box::pin(async move { Ok(serde_json::to_value(called.await?)?) })
+            Box::pin(async move { Ok(serde_json::to_string(&called.await?)?) })
         };
         Self {
             name,
@@ -146,6 +168,7 @@ impl Handler {
         let agent = AgentDefinition {
             description: "A function of the program that this runtime is part of.".to_owned(),
             models: vec![model_name.clone()],
+            fixed_model: true,
             tools: vec![tool.to_string(), FINISH.to_owned()],
             // The time limit of the call is the only one: with the agents' usual budget a long
             // call would end before its result is the run's output.
@@ -162,28 +185,25 @@ impl Handler {
         let model = HandlerModel {
             name: model_name.clone(),
             tool: tool.wire().into_owned(),
-            store,
+            store: Arc::clone(&store),
             shelves,
         };
         let card = ToolCard {
             name: tool,
             description: agent.description.clone(),
-            schema: json!({
-                "type": "object",
-                "properties": { "input": {} },
-                "required": ["input"],
-                "additionalProperties": false,
-            }),
+            schema: json!({ "type": "object", "additionalProperties": false }),
             verifies: false,
             in_doubt: None,
             timeout: Some(TIMEOUT),
         };
         Ok(HandlerParts {
-            agent,
             tool: Arc::new(HandlerTool {
                 card,
                 function: self.function,
+                agent: agent.name.clone(),
+                store,
             }),
+            agent,
             model_name,
             model: Arc::new(model),
         })
@@ -194,11 +214,38 @@ impl Handler {
 struct HandlerTool {
     card: ToolCard,
     function: Arc<Function>,
+    agent: AgentName,
+    store: Arc<dyn Store>,
 }
 
 impl fmt::Debug for HandlerTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("HandlerTool").field(&self.card.name).finish()
+    }
+}
+
+impl HandlerTool {
+    /// The input of the run's task, if the run is one of this handler.
+    async fn input(&self, run: RunId) -> Result<RawJson, ToolFailure> {
+        let ask = ReadAsk {
+            run,
+            after: Seq::START,
+            limit: 1,
+        };
+        let read = self.store.read(ask).await;
+        let page = read.map_err(|error| ToolFailure::new(error.to_string()))?;
+        match page.entries.into_iter().next().map(|first| first.event) {
+            // With a model of the task's own it would be that model that calls.
+            Some(Event::RunCreated(created))
+                if created.task.agent == self.agent && created.task.model.is_none() =>
+            {
+                Ok(created.task.input)
+            }
+            Some(_) | None => Err(ToolFailure::new(format!(
+                "this is the function of the agent `{}`: no other agent can call it",
+                self.agent
+            ))),
+        }
     }
 }
 
@@ -213,16 +260,26 @@ impl Tool for HandlerTool {
         EffectClass::Keyed
     }
 
-    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let request = HandlerRequest {
             run: ctx.run,
-            input: RawJson::of(&input["input"]),
+            input: self.input(ctx.run).await?,
             attempt: ctx.attempt,
             key: ctx.run.to_string(),
         };
         let called = (self.function)(request, Arc::clone(&ctx.progress)).await;
-        let value = called.map_err(|error| ToolFailure::new(error.0))?;
-        Ok(ToolOutput::text(value.to_string()))
+        let result = called.map_err(|error| ToolFailure::new(error.0))?;
+        if result.len() > RESULT_BYTES_MAX {
+            return Err(ToolFailure::new(format!(
+                "the result has {} bytes as JSON, and at most {RESULT_BYTES_MAX} are kept: write it \
+                 to a file, and return the file's name",
+                result.len()
+            )));
+        }
+        // As the run will be ended with it: what can't be read then can't be kept now.
+        serde_json::from_str::<Value>(&format!("{RESULT_FIELD}{result}}}"))
+            .map_err(|why| ToolFailure::new(format!("the result can't be kept: {why}")))?;
+        Ok(ToolOutput::text(result))
     }
 }
 
@@ -236,35 +293,50 @@ struct HandlerModel {
     shelves: Arc<dyn Shelves>,
 }
 
-/// What a journal says of the function's call.
+/// What a journal says of the function's calls.
 #[derive(Debug, Default)]
 struct Journaled {
-    input: Option<RawJson>,
+    started: BTreeSet<CallId>,
     result: Option<ToolOutput>,
-    /// A message cut the last call off. A function can't read messages, so it is called again.
-    interrupted: bool,
+    failure: Option<ToolOutput>,
+}
+
+impl Journaled {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only the start and the end of calls are looked for"
+    )]
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::ToolStarted(started) => _ = self.started.insert(started.call),
+            // The first one: `finish` is a call too.
+            Event::ToolCompleted(ended) => _ = self.result.get_or_insert(ended.output),
+            // A call that a message cut off or kept from its start is made again: a function
+            // can't read messages.
+            Event::ToolFailed(ended) if self.started.contains(&ended.call) => {
+                self.failure = Some(ended.output);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl HandlerModel {
     async fn next_call(&self, ask: &Ask) -> Result<ToolCall, Failure> {
         let journaled = self.journaled(ask.run).await.map_err(unreadable)?;
         if let Some(output) = journaled.result {
-            let text = self.whole(output).await.map_err(unreadable)?;
-            let value: Value = serde_json::from_str(&text)
+            let result = self.whole(output).await.map_err(unreadable)?;
+            let input = RawJson::parse(format!("{RESULT_FIELD}{result}}}"));
+            let input = input
                 .map_err(|why| failed(format!("the handler's result can't be read: {why}")))?;
-            return Ok(call(FINISH, json!({ "output": value })));
+            return Ok(call(FINISH, input));
         }
-        if let Some(words) = refused(&ask.messages).filter(|_| !journaled.interrupted) {
-            return Err(failed(words));
+        match journaled.failure {
+            Some(output) => Err(failed(text(&output.content))),
+            None => Ok(call(&self.tool, RawJson::of(&json!({})))),
         }
-        let input = journaled.input.map(|input| input.value());
-        Ok(call(&self.tool, json!({ "input": input })))
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "only the task and the result of the call are looked for"
-    )]
     async fn journaled(&self, run: RunId) -> Result<Journaled, StoreError> {
         let mut found = Journaled::default();
         let mut after = Seq::START;
@@ -276,16 +348,7 @@ impl HandlerModel {
             };
             after = last.seq;
             for entry in page.entries {
-                match entry.event {
-                    Event::RunCreated(created) => found.input = Some(created.task.input),
-                    // The first one: `finish` is a call too.
-                    Event::ToolCompleted(ended) => {
-                        found.result.get_or_insert(ended.output);
-                    }
-                    Event::ToolInterrupted(_) => found.interrupted = true,
-                    Event::ToolStarted(_) => found.interrupted = false,
-                    _ => {}
-                }
+                found.apply(entry.event);
             }
         }
     }
@@ -332,23 +395,13 @@ impl Model for HandlerModel {
     }
 }
 
-fn call(name: &str, input: Value) -> ToolCall {
+fn call(name: &str, input: RawJson) -> ToolCall {
     ToolCall {
         id: String::new(),
         name: name.to_owned(),
-        input: RawJson::of(&input),
+        input,
         extra: None,
     }
-}
-
-/// The words of a call that failed, or that a rule or a person refused.
-fn refused(messages: &[Arc<Message>]) -> Option<String> {
-    let results = messages.iter().rev().find_map(|message| match &**message {
-        Message::Results(results) => Some(results),
-        Message::User(_) | Message::Assistant(_) => None,
-    })?;
-    let failed = results.iter().find(|result| result.is_error)?;
-    Some(text(&failed.content))
 }
 
 fn text(content: &[Part]) -> String {
@@ -366,4 +419,34 @@ fn failed(words: String) -> Failure {
 
 fn unreadable(error: StoreError) -> Failure {
     Failure::new(FailureClass::Server, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::event::tool::{ToolEnded, ToolStarted};
+
+    use super::*;
+
+    #[test]
+    fn only_a_call_that_was_started_can_fail() {
+        let call = |index| CallId { turn: 1, index };
+        let failed = |index| {
+            Event::ToolFailed(ToolEnded {
+                call: call(index),
+                output: ToolOutput::text("a person wrote"),
+                active: Millis::ZERO,
+            })
+        };
+        let mut journaled = Journaled::default();
+        // A message to the run came before the call began.
+        journaled.apply(failed(1));
+        assert!(journaled.failure.is_none());
+        journaled.apply(Event::ToolStarted(ToolStarted {
+            call: call(2),
+            attempt: 1,
+            until: None,
+        }));
+        journaled.apply(failed(2));
+        assert!(journaled.failure.is_some());
+    }
 }

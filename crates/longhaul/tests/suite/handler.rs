@@ -131,3 +131,94 @@ async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
     assert_eq!(done.status, Status::Cancelled);
     worker.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn an_input_that_is_too_deep_to_read_is_a_failure_in_words() {
+    let builder = Runtime::builder().handler("deep", |request, _| async move {
+        let input: serde_json::Value = request.input()?;
+        Ok(input)
+    });
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let deep = longhaul::RawJson::parse(deep).unwrap();
+    let done = finished(builder, Task::new("deep").input(deep)).await;
+    assert_eq!(done.status, Status::Failed, "{done:?}");
+    let said = done.text().unwrap_err().to_string();
+    assert!(
+        said.contains("the input is not what was expected"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_long_or_too_deep_is_a_failure_in_words() {
+    let builder = || {
+        Runtime::builder()
+            .handler("long", |request, _| async move {
+                Ok("x".repeat(request.input()?))
+            })
+            .handler("deep", |request, _| async move { Ok(request.input) })
+    };
+    let words = |done: FinishedRun| {
+        assert_eq!(done.status, Status::Failed, "{done:?}");
+        done.text().unwrap_err().to_string()
+    };
+    let (longest, quotes) = (4_194_293, 2);
+    let done = finished(builder(), Task::new("long").input(longest - quotes)).await;
+    assert_eq!(done.text().unwrap().len(), longest - quotes);
+    let said = words(finished(builder(), Task::new("long").input(longest - 1)).await);
+    assert!(said.contains("4194294 bytes"), "{said}");
+    let deep = format!("{}1{}", "[".repeat(127), "]".repeat(127));
+    let deep = longhaul::RawJson::parse(deep).unwrap();
+    let said = words(finished(builder(), Task::new("deep").input(deep)).await);
+    assert!(said.contains("the result can't be kept"), "{said}");
+}
+
+#[tokio::test]
+async fn no_model_and_no_other_agent_can_call_a_handler() {
+    let script = "replies: [{ tools: [{ name: 'handler:pay', input: {} }] }, \
+                  { text: '{{ last_result }}' }]";
+    let script = longhaul::models::scripted("pays", script).unwrap();
+    let clerk = longhaul::Agent::new("clerk").model("script");
+    let builder = Runtime::builder()
+        .store("sqlite::memory:")
+        .model("script", script)
+        .agent(clerk.tool("handler:pay"))
+        .handler("pay", |_, _| async move { Ok("paid") });
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let task = Task::new("pay").model("script");
+    let said = runtime.submit(task).await.unwrap_err().to_string();
+    assert!(said.contains("`pay`") && said.contains("model"), "{said}");
+    let run = runtime.submit(Task::new("clerk")).await.unwrap();
+    let done = run.wait().await.unwrap();
+    let said = done.text().unwrap();
+    assert!(said.contains("no other agent"), "{said}");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_ends_while_the_worker_stops_is_not_made_again() {
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (end, ends) = tokio::sync::watch::channel(false);
+    let builder = Runtime::builder().handler("slow", move |_, _| {
+        let (begins, mut ends) = (begins.clone(), ends.clone());
+        async move {
+            begins.send(())?;
+            ends.wait_for(|end| *end).await?;
+            Ok("done")
+        }
+    });
+    let runtime = builder.store("sqlite::memory:").open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(Task::new("slow")).await.unwrap();
+    begun.recv().await.unwrap();
+    let mut stopping = std::pin::pin!(worker.stop());
+    let under_way = futures_util::poll!(stopping.as_mut());
+    assert!(under_way.is_pending(), "it stopped in the middle of a call");
+    end.send(true).unwrap();
+    stopping.await.unwrap();
+    let worker = runtime.worker().spawn();
+    assert_eq!(run.wait().await.unwrap().text().unwrap(), "done");
+    worker.stop().await.unwrap();
+    assert!(begun.try_recv().is_err(), "it was called again");
+}
