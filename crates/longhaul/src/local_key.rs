@@ -22,12 +22,18 @@ pub fn path(config: &Config) -> PathBuf {
 }
 
 /// The key; `None` means that there is no such file.
+///
+/// # Errors
+/// The file is not its owner's alone, or can't be read.
 pub fn read(at: &Path) -> Result<Option<Secret>, PrivateFileError> {
     let text = private_file::read(at, BYTES_MAX, Guard::Secret)?;
     text.map(|text| parse(at, text.trim())).transpose()
 }
 
 /// The key, made now if there is none.
+///
+/// # Errors
+/// The file is not its owner's alone, or can't be read or written.
 pub fn read_or_make(at: &Path, fresh: &Secret) -> Result<Secret, PrivateFileError> {
     if let Some(key) = read(at)? {
         return Ok(key);

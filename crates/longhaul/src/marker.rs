@@ -49,6 +49,9 @@ pub struct Standing {
 
 impl Standing {
     /// Leaves a marker. Whoever holds the store's lock may.
+    ///
+    /// # Errors
+    /// The file can't be written.
     pub fn leave(marker: Marker) -> Result<Self, PrivateFileError> {
         let at = path(&marker.store);
         let text = serde_json::to_string(&marker).unwrap_or_default();

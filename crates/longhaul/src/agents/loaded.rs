@@ -109,6 +109,9 @@ pub enum AgentError {
 
 impl Loaded {
     /// The agent of this name, or why it can't be used.
+    ///
+    /// # Errors
+    /// There is none of this name, or its file has problems.
     pub fn find(&self, name: &str) -> Result<&LoadedAgent, AgentError> {
         let found = self
             .agents

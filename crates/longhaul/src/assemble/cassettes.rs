@@ -24,7 +24,10 @@ const NAME_MAX: usize = 100;
 /// So many letters of a hash tell two files of the same name apart.
 const HASH_LETTERS: usize = 8;
 
-/// Where the cassette of this name lies; the error is a sentence.
+/// Where the cassette of this name lies.
+///
+/// # Errors
+/// The name can't be one of a cassette.
 pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let fits = (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.');
@@ -40,6 +43,9 @@ pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
 
 /// The model that replays what `said` names: a cassette of this project, or a file,
 /// which is then copied to them, so that the run can go on without it.
+///
+/// # Errors
+/// There is no such cassette or file, or the file can't be copied.
 pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String> {
     let suffix = if loose { LOOSE } else { "" };
     if let Ok(path) = cassette_file(config, said)

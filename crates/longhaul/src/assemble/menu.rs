@@ -59,6 +59,9 @@ pub struct Menu {
 
 impl Menu {
     /// What this project can choose from.
+    ///
+    /// # Errors
+    /// A price of the project's own can't be used.
     pub fn of(config: &Config) -> Result<Self, String> {
         let prices = config.prices().map_err(|bad| bad.to_string())?;
         let mut names = BTreeMap::new();
@@ -88,6 +91,9 @@ impl Menu {
 
     /// The model that is meant. `ollama` is asked only when nothing else is there,
     /// and says which model it lists first.
+    ///
+    /// # Errors
+    /// No model is meant, in sentences that say every way to one.
     pub fn choose(
         &self,
         named: Option<&str>,

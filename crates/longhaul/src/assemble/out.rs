@@ -33,7 +33,10 @@ pub struct Out {
 }
 
 impl Out {
-    /// As the settings have it. The error says what does not fit.
+    /// As the settings have it.
+    ///
+    /// # Errors
+    /// A setting does not fit.
     pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, String> {
         // What does not fit is told, be it trusted or not.
         let doors = |allow: &[String]| {

@@ -151,8 +151,10 @@ impl Providers {
         &self.0
     }
 
-    /// The one of this name; the error says which may have been meant, and how
-    /// another one is made known.
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none: which may have been meant, and how another one is made known.
     pub fn find(&self, name: &str) -> Result<&Provider, String> {
         let found = self.0.iter().find(|provider| provider.name == name);
         found.ok_or_else(|| self.unknown(name))

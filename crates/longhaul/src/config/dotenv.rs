@@ -34,8 +34,10 @@ impl fmt::Debug for Dotenv {
     }
 }
 
-/// The file of the project in this folder; none sets nothing. The error says why
-/// it can't be read, in words that go behind its name.
+/// The file of the project in this folder; none sets nothing.
+///
+/// # Errors
+/// Why it can't be read, in words that go behind its name.
 pub fn read(root: &Path) -> Result<Dotenv, String> {
     let bytes = match inside::read(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => bytes,

@@ -91,6 +91,9 @@ impl Kind {
     }
 
     /// Reads what stands in a file.
+    ///
+    /// # Errors
+    /// What is wrong with the value, and what would be right.
     pub fn read(self, node: &Node) -> Result<Value, String> {
         self.fit(node)?.ok_or_else(|| match &node.content {
             Content::Text(_) if self == Self::Header => self.refusal("this text"),
@@ -103,6 +106,9 @@ impl Kind {
     }
 
     /// Reads what stands in the environment or behind a flag: bare words.
+    ///
+    /// # Errors
+    /// What is wrong with the words, and what would be right.
     pub fn read_words(self, words: &str) -> Result<Value, String> {
         let node = |content| Node {
             place: Place::START,

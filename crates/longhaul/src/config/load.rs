@@ -37,6 +37,9 @@ pub struct Flag {
 const SLIPS_MAX: usize = 2;
 
 /// Loads everything that is said here.
+///
+/// # Errors
+/// Every fault of every file, variable and flag.
 pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> {
     let mut pile = Pile::default();
     pile.defaults();
@@ -88,6 +91,9 @@ pub fn load(here: &Surroundings, flags: &[Flag]) -> Result<Config, ConfigError> 
 
 /// Loads what holds for a program without a project: the defaults and the environment. No file
 /// is read.
+///
+/// # Errors
+/// Every fault of every variable.
 pub fn load_environment(here: &Surroundings) -> Result<Config, ConfigError> {
     let mut pile = Pile::default();
     pile.defaults();

@@ -192,6 +192,9 @@ impl Config {
     }
 
     /// What models cost: the table of this build, and what is set here.
+    ///
+    /// # Errors
+    /// A price of the project's own can't be used.
     pub fn prices(&self) -> Result<Prices, BadPrice> {
         let mut prices = Prices::built_in()?;
         for (model, (own, _)) in own_prices::own(&self.settings) {

@@ -29,6 +29,9 @@ enum Piece<'a> {
 }
 
 /// The text with its variables filled in.
+///
+/// # Errors
+/// A variable is not set, or makes the text too long.
 pub fn expand(text: &str, env: &Env) -> Result<String, Unfilled> {
     let mut whole = String::new();
     for piece in pieces(text) {

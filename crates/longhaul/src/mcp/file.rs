@@ -106,7 +106,10 @@ impl McpFile {
         })
     }
 
-    /// The server of this name. The error is a sentence that says what to mend.
+    /// The server of this name.
+    ///
+    /// # Errors
+    /// There is none, or the file is broken, in a sentence that says what to mend.
     pub fn find(&self, name: &str) -> Result<&Server, String> {
         if let Some(problem) = self.problems.first() {
             return Err(format!(

@@ -47,8 +47,10 @@ impl fmt::Debug for Filled {
 }
 
 impl Filled {
-    /// The server with what its variables hold. The error says what is missing
-    /// or does not fit, without any value.
+    /// The server with what its variables hold.
+    ///
+    /// # Errors
+    /// What is missing or does not fit, without any value.
     pub fn of(server: &Server, env: &Env, root: &Path) -> Result<Self, String> {
         if let Some(problem) = server.problems.first() {
             return Err(problem.to_string());

@@ -166,7 +166,10 @@ impl Decisions {
         }
     }
 
-    /// Passes if this may be done; the error is a sentence that says why not and what helps.
+    /// Passes if this may be done.
+    ///
+    /// # Errors
+    /// Nobody has trusted it, in a sentence that says what helps.
     pub fn check(&self, item: &Item) -> Result<(), String> {
         let status = self.status(item);
         match status.allows() {
@@ -196,6 +199,9 @@ impl Decisions {
     }
 
     /// Remembers that a person looked at these and trusts them.
+    ///
+    /// # Errors
+    /// The decisions can't be written.
     pub fn trust(&self, items: &[&Item], at: Timestamp) -> Result<(), PrivateFileError> {
         self.change(|decisions| {
             for item in items {
@@ -225,6 +231,9 @@ impl Decisions {
     }
 
     /// Forgets what was decided about this project, and counts it.
+    ///
+    /// # Errors
+    /// The decisions can't be written.
     pub fn revoke(&self) -> Result<usize, PrivateFileError> {
         let file = self.file()?;
         let is_ours = |one: &Decision| one.project == self.project;
@@ -236,6 +245,9 @@ impl Decisions {
     }
 
     /// Where decisions are kept. Passes if they can be read there.
+    ///
+    /// # Errors
+    /// There is no folder for what the user's programs remember.
     pub fn kept_in(&self) -> Result<&Path, PrivateFileError> {
         let file = self.file()?;
         read(file).map(|_| file)

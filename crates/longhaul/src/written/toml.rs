@@ -7,12 +7,18 @@ use toml::de::{DeTable, DeValue};
 use crate::written::{Content, Entry, Malformed, Node, Place, PlaceIndex};
 
 /// Reads a whole file.
+///
+/// # Errors
+/// What is no TOML, and where.
 pub fn read(text: &str) -> Result<Node, Malformed> {
     let table = DeTable::parse(text).map_err(|error| malformed(text, &error))?;
     table_node(&PlaceIndex::new(text), Place::START, table.get_ref())
 }
 
 /// Reads one value, such as `"15s"` or `[1, 2]`.
+///
+/// # Errors
+/// What is no value, and where.
 pub fn read_value(text: &str) -> Result<Node, Malformed> {
     let value = DeValue::parse(text).map_err(|error| malformed(text, &error))?;
     node(&PlaceIndex::new(text), &value)

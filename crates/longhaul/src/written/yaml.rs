@@ -17,6 +17,9 @@ const REPLAYED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
 /// Reads one document. A text without any value is `Nothing`.
+///
+/// # Errors
+/// What is no YAML, and where.
 pub fn read(text: &str) -> Result<Node, Malformed> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
