@@ -135,7 +135,8 @@ pub(crate) fn assemble(error: AssembleError) -> anyhow::Error {
         | AssembleError::BuiltIn(_)
         | AssembleError::Name(_)
         | AssembleError::Setting(_)
-        | AssembleError::NotYet(_)) => Failure::usage(other.to_string())
+        | AssembleError::NotYet(_)
+        | AssembleError::Agent { .. }) => Failure::usage(other.to_string())
             .hint("see what is set", "longhaul config show --origin")
             .into(),
     }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::{House, Opening, open, store_file, worker_options};
+use longhaul::assemble::{House, Opening, open, server_options, store_file, worker_options};
 use longhaul::config::known::KNOWN;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
@@ -25,8 +25,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
-use longhaul_server::options::RATE;
-use longhaul_server::{App, Options};
+use longhaul_server::App;
 use longhaul_store::Role;
 use tokio::sync::oneshot;
 
@@ -139,7 +138,8 @@ impl Serving {
     async fn serve(self) -> anyhow::Result<Exit> {
         let mut interrupts = Interrupts::listen()?;
         let worker = self.worker()?;
-        let app = App::new(self.house.longhaul.clone(), self.options(), self.address);
+        let options = server_options(&self.house.config, self.local_key.clone());
+        let app = App::new(self.house.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
         let stop = Stop::new();
@@ -189,18 +189,6 @@ impl Serving {
         })?;
         let worker = Worker::new(self.house.longhaul.ports(), options);
         Ok(worker.hooks(Arc::new(Lifecycle)))
-    }
-
-    fn options(&self) -> Options {
-        let config = &self.house.config;
-        let server = config.server();
-        Options {
-            hosts: server.hosts,
-            open_loopback: server.open_loopback,
-            rate: server.rate.unwrap_or(RATE),
-            inboxes: config.inboxes(),
-            ..Options::new(self.local_key.clone())
-        }
     }
 
     async fn reload(&self) {

@@ -11,6 +11,7 @@ pub mod draft;
 mod files;
 mod front;
 mod house;
+pub(crate) mod in_code;
 mod later;
 pub mod load;
 pub mod loaded;

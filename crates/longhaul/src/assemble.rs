@@ -13,9 +13,10 @@ pub mod menu;
 mod models;
 mod ollama;
 pub mod out;
+pub(crate) mod program;
 pub mod providers;
 pub mod redactor;
-mod registered;
+pub(crate) mod registered;
 pub mod sender;
 pub mod slow;
 pub mod supplies;
@@ -30,15 +31,18 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
-use longhaul_engine::agent::Roster;
 use longhaul_engine::clean::Cleaner;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::ports::{Models, NoEyes, Ports};
+use longhaul_engine::ports::{Models, Ports};
 use longhaul_engine::read_output::ReadOutput;
+#[cfg(feature = "server")]
+use longhaul_engine::secret::Secret;
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::Recorder;
+#[cfg(feature = "server")]
+use longhaul_server::{Options as ServerOptions, options::RATE};
 use longhaul_store::options::Fatal;
 use longhaul_store::{Options, Role, SqliteStore};
 use longhaul_tool::{Files, Location, Memory, Shell, Skills, Vault, memory, witness};
@@ -53,14 +57,10 @@ use crate::assemble::eyes::Lookouts;
 use crate::assemble::models::ModelShelf;
 use crate::assemble::out::Out;
 use crate::assemble::redactor::{ProjectRedactor, known_secrets};
-pub(crate) use crate::assemble::registered::Registered;
+use crate::assemble::registered::Registered;
 use crate::assemble::sender::Withheld;
 use crate::assemble::supplies::Served;
-use crate::config;
-use crate::config::fault::ConfigError;
-use crate::config::load::Flag;
 use crate::config::settings::{Config, StoreUrl};
-use crate::config::surroundings::Surroundings;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::items::{SENDER, SHELL};
@@ -86,6 +86,20 @@ pub enum AssembleError {
     /// What this build can't do yet.
     #[error("{0}")]
     NotYet(String),
+    /// An agent that a program wrote in Rust can't be used.
+    #[error("the agent `{name}` can't be used:\n{}", .problems.join("\n"))]
+    Agent {
+        /// Its name.
+        name: String,
+        /// Everything that is wrong with it.
+        problems: Vec<String>,
+    },
+}
+
+impl From<(String, Vec<String>)> for AssembleError {
+    fn from((name, problems): (String, Vec<String>)) -> Self {
+        Self::Agent { name, problems }
+    }
 }
 
 pub use crate::assemble::cassettes::{cassette_file, cassette_folder, replay};
@@ -109,6 +123,17 @@ pub struct House {
     pub served: Arc<Served>,
 }
 
+impl House {
+    /// Closes the servers of tools; the future returns when they are closed. Whoever needs one
+    /// from now on has it started again.
+    pub(crate) fn restart_servers(&self) -> impl Future<Output = ()> + use<> {
+        let file = self.served.file();
+        let clock = &self.longhaul.ports().clock;
+        let line = clients::line(&self.config, &file, clock);
+        self.served.restart(file, line)
+    }
+}
+
 /// How the store is opened.
 #[derive(Clone)]
 pub struct Opening {
@@ -122,19 +147,6 @@ pub struct Opening {
     pub recorder: Option<Arc<Recorder>>,
 }
 
-impl Opening {
-    /// For a program that drives its own runs.
-    fn for_program() -> Self {
-        let program = std::env::args().next().unwrap_or_default();
-        Self {
-            role: Role::Driver,
-            holder: format!("the program {program}"),
-            fatal: None,
-            recorder: None,
-        }
-    }
-}
-
 impl std::fmt::Debug for Opening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opening")
@@ -145,6 +157,9 @@ impl std::fmt::Debug for Opening {
 }
 
 /// The file that holds the runs.
+///
+/// # Errors
+/// The runs are not kept in SQLite.
 pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
     match config.store() {
         StoreUrl::Sqlite(file) => Ok(file.path()),
@@ -155,12 +170,18 @@ pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
 }
 
 /// Opens everything.
+///
+/// # Errors
+/// The store can't be opened, or a tool, a name or a setting can't be used.
 pub fn open(config: Config, opening: Opening) -> Result<House, AssembleError> {
     let url = store_url(&config)?;
     open_at(url, config, opening, Registered::default())
 }
 
 /// The same over a store that is forgotten: nothing is made on disk.
+///
+/// # Errors
+/// The same.
 pub fn open_forgetting(config: Config, opening: Opening) -> Result<House, AssembleError> {
     open_at(FORGOTTEN.to_owned(), config, opening, Registered::default())
 }
@@ -188,8 +209,14 @@ fn open_at(
     })?);
     let out = Out::new(&config, &clock).map_err(AssembleError::Setting)?;
     let tools = with_store_tools(equipped(&config, &clock, &out)?, &store)?;
-    let registered = registered.with_handlers(&store)?;
+    let mut registered = registered.with_handlers(&store)?;
     let tools = registered.toolbox(tools)?;
+    on_shelf(
+        &config,
+        &tools,
+        (Path::new(""), &skills::Skills::default()),
+        |shelf| registered.check(&config, shelf),
+    )?;
     let loaded = agents(&config, &tools, Path::new(""));
     let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
     let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
@@ -224,104 +251,6 @@ fn open_at(
     })
 }
 
-/// A runtime for a program that uses the library. Clones are the same.
-#[derive(Debug, Clone)]
-pub(crate) struct Assembled {
-    /// What programs ask.
-    pub(crate) longhaul: Longhaul,
-    /// How its worker works.
-    pub(crate) worker: WorkerOptions,
-    served: Option<Arc<Served>>,
-}
-
-impl Assembled {
-    /// Ends what was opened for runs, such as servers of tools.
-    pub(crate) async fn close(&self) {
-        if let Some(served) = &self.served {
-            served.close().await;
-        }
-    }
-}
-
-/// Opens what a program registers and what the files of its project say, over this store or the
-/// project's own.
-pub(crate) fn open_project(
-    here: &Surroundings,
-    store: Option<String>,
-    registered: Registered,
-) -> Result<Assembled, AssembleError> {
-    // As a setting, so that the store is closed to agents' tools like a project's own.
-    let named = store.as_deref().map(store_flag).transpose()?.flatten();
-    let config = config::load::load(here, named.as_slice()).map_err(settings)?;
-    let url = match store {
-        Some(url) if url == FORGOTTEN => url,
-        Some(_) | None => store_url(&config)?,
-    };
-    let worker = worker_options(&config)?;
-    let house = open_at(url, config, Opening::for_program(), registered)?;
-    Ok(Assembled {
-        longhaul: house.longhaul,
-        worker,
-        served: Some(house.served),
-    })
-}
-
-/// The store that a program names, as a setting; a store in memory is none. The program means a
-/// file below its own folder, which need not be the project's.
-fn store_flag(url: &str) -> Result<Option<Flag>, AssembleError> {
-    let words = match url.strip_prefix("sqlite:") {
-        Some(_) if url == FORGOTTEN => return Ok(None),
-        Some(file) => {
-            let file = file.strip_prefix("//").unwrap_or(file);
-            let unnamed = |why| AssembleError::Setting(format!("`{url}` names no file: {why}"));
-            let file = std::path::absolute(file).map_err(unnamed)?;
-            format!("sqlite:{}", file.display())
-        }
-        None => url.to_owned(),
-    };
-    Ok(Some(Flag {
-        name: ".store(..)".to_owned(),
-        key: "store.url".to_owned(),
-        words,
-    }))
-}
-
-/// Opens what a program registers, and models by the keys in the environment. No file of a
-/// project or of the user is read.
-pub(crate) fn open_without_project(
-    here: &Surroundings,
-    store: String,
-    registered: Registered,
-) -> Result<Assembled, AssembleError> {
-    let config = config::load::load_environment(here).map_err(settings)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Options {
-        holder: Opening::for_program().holder,
-        ..Options::new(store, Role::Driver, Arc::clone(&clock))
-    };
-    let store = Arc::new(longhaul_store::open(store)?);
-    let registered = registered.with_handlers(&store)?;
-    let tools = registered.toolbox(with_store_tools(Toolbox::new([])?, &store)?)?;
-    let album = Album(Arc::clone(&store) as Arc<dyn Shelves>);
-    let shelf = ModelShelf::new(&config, Arc::clone(&clock)).with_pictures(Arc::new(album));
-    let models = registered.models(Arc::new(shelf));
-    let ports = Ports {
-        eyes: registered.context_providers(Arc::new(NoEyes)),
-        redact: Arc::new(ProjectRedactor(known_secrets(&config))),
-        ..Ports::plain(store, clock, models, tools)
-    };
-    let roster = registered.roster(Roster::default());
-    Ok(Assembled {
-        longhaul: Longhaul::new(ports, roster, config.defaults()),
-        worker: worker_options(&config)?,
-        served: None,
-    })
-}
-
-fn settings(error: ConfigError) -> AssembleError {
-    AssembleError::Setting(format!("the settings can't be used: {error}"))
-}
-
 /// These tools, and those that need nothing but a store.
 fn with_store_tools(tools: Toolbox, store: &Arc<SqliteStore>) -> Result<Toolbox, AssembleError> {
     let paging = ReadOutput::new(store.clone(), store.clone())?;
@@ -349,6 +278,9 @@ pub fn models(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn Models> {
 
 /// The tools of this build, but those that need a store, and the one that sends
 /// messages where it needs trust. Who drives has the one that runs commands apart.
+///
+/// # Errors
+/// A tool can't be made, or a setting does not fit.
 pub fn toolbox(config: &Config, clock: &Arc<dyn Clock>) -> Result<Toolbox, AssembleError> {
     let out = Out::new(config, clock).map_err(AssembleError::Setting)?;
     Ok(equipped(config, clock, &out)?.with(shell(config, clock)?)?)
@@ -447,7 +379,23 @@ pub fn on_shelf<T>(
     })
 }
 
+/// How the server of this project behaves.
+#[cfg(feature = "server")]
+pub fn server_options(config: &Config, local_key: Secret) -> ServerOptions {
+    let server = config.server();
+    ServerOptions {
+        hosts: server.hosts,
+        open_loopback: server.open_loopback,
+        rate: server.rate.unwrap_or(RATE),
+        inboxes: config.inboxes(),
+        ..ServerOptions::new(local_key)
+    }
+}
+
 /// How this project's worker works.
+///
+/// # Errors
+/// The name of an inbox can't be one.
 pub fn worker_options(config: &Config) -> Result<WorkerOptions, BadId> {
     let worker = config.worker();
     let inboxes: Vec<InboxName> = worker

@@ -4,6 +4,7 @@
 //! `FinishedRun::output` turns it into an error for those who want one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use longhaul_core::id::{BadId, RunId};
 use longhaul_core::port::store::StoreError;
@@ -14,6 +15,7 @@ use longhaul_model::scripted::ScriptError;
 use longhaul_tool::typed;
 use serde::Serialize;
 
+use crate::agents::loaded::AgentError;
 use crate::assemble::AssembleError;
 
 /// Why something that a program asked of Longhaul was not done.
@@ -40,9 +42,25 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Two agents or handlers of one name.
-    #[error("there are two agents named `{0}`: give one of them another name")]
-    DuplicateAgent(String),
+    /// Two agents, models or context providers of one name; a handler is an agent.
+    #[error("there are two {kind}s named `{name}`: give one of them another name")]
+    Duplicate {
+        /// `agent`, `model` or `context provider`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// What an agent is made of, in a file or in code, can't be used.
+    #[error("the agent `{name}` can't be used:\n{}", .problems.join("\n"))]
+    BrokenAgent {
+        /// The agent.
+        name: String,
+        /// Everything that is wrong with it.
+        problems: Vec<String>,
+    },
+    /// The model of an agent can't be asked, such as for want of a key.
+    #[error("{0}")]
+    NoModel(String),
     /// A tool can't be registered.
     #[error(transparent)]
     Tool(#[from] toolbox::BadTool),
@@ -106,9 +124,56 @@ pub enum Error {
     #[cfg(feature = "server")]
     #[error("the listener has no address to serve at: {0}")]
     Listener(std::io::Error),
+    /// The last worker has failed, so that nothing is driven.
+    #[error(
+        "nothing is driven, since the worker has ended: {0}. Start another with \
+         `runtime.worker()`: its runs go on"
+    )]
+    WorkerFailed(Arc<Error>),
     /// A task of the runtime ended without a result; runs wait for the next worker.
     #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
     TaskLost(#[from] tokio::task::JoinError),
+}
+
+impl Error {
+    /// A word for programs, which stays the same when the sentence is put better.
+    ///
+    /// ```no_run
+    /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+    /// match runtime.submit(longhaul::Task::new("helper").lane("npc-7")).await {
+    ///     Err(error) if error.code() == "lane_full" => println!("later, then"),
+    ///     submitted => println!("{}", submitted?.id()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoStore => "no_store",
+            Self::Store(StoreError::Full { .. }) => "disk_full",
+            Self::Store(StoreError::Busy { .. }) => "busy",
+            Self::Store(StoreError::Driven { .. }) => "driven",
+            Self::Store(_) => "store",
+            Self::Name(_) => "bad_name",
+            Self::NotJson { .. } => "not_json",
+            Self::Duplicate { .. } => "duplicate",
+            Self::BrokenAgent { .. } => "broken_agent",
+            Self::NoModel(_) => "no_model",
+            Self::Tool(_) | Self::ToolInput(_) => "bad_tool",
+            Self::Script(_) => "bad_script",
+            Self::Settings(_) => "settings",
+            Self::NoAgent { .. } => "no_agent",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::Engine(error) => error.code(),
+            Self::NoOutput { .. } => "no_output",
+            Self::OutputType { .. } => "output_type",
+            Self::NoProject { .. } => "no_project",
+            #[cfg(feature = "server")]
+            Self::Listener(_) => "listener",
+            Self::WorkerFailed(_) => "worker_failed",
+            Self::TaskLost(_) => "task_lost",
+        }
+    }
 }
 
 impl From<longhaul_engine::Error> for Error {
@@ -137,6 +202,22 @@ impl From<AssembleError> for Error {
             AssembleError::BuiltIn(error) => Self::ToolInput(error),
             AssembleError::Name(error) => Self::Name(error),
             AssembleError::Setting(why) | AssembleError::NotYet(why) => Self::Settings(why),
+            AssembleError::Agent { name, problems } => Self::BrokenAgent { name, problems },
+        }
+    }
+}
+
+impl From<AgentError> for Error {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Unknown(name) => Self::NoAgent {
+                name,
+                suggestion: None,
+            },
+            AgentError::Broken { name, problems } => Self::BrokenAgent {
+                name,
+                problems: problems.iter().map(ToString::to_string).collect(),
+            },
         }
     }
 }

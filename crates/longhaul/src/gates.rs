@@ -20,6 +20,15 @@ pub(crate) const PROGRAM: &str = "program";
 const GATES_MAX: usize = 1_000;
 
 /// The gates of a runtime.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// for gate in runtime.gates().open().await? {
+///     println!("{} asks since {}: {}", gate.run, gate.raised_at, gate.ask);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Gates<'a>(pub(crate) &'a Longhaul);
 

@@ -23,10 +23,12 @@ pub mod local_key;
 pub mod marker;
 pub mod mcp;
 pub mod models;
+pub mod policy;
 pub mod private_file;
 pub mod process;
 mod run;
 mod runtime;
+mod runtime_state;
 pub mod skills;
 pub mod span;
 pub mod stateless;
@@ -46,16 +48,20 @@ pub use task::Task;
 pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
-pub use longhaul_api::gate::GateView;
-pub use longhaul_api::run::{OutputView, RunView, UsageView};
+pub use longhaul_api::gate::{AnswerView, GateView};
+pub use longhaul_api::run::{BudgetView, OutputView, RunView, UsageView};
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
-pub use longhaul_core::id::{AgentName, GateId, RunId};
-pub use longhaul_core::policy::gate::GateKind;
-pub use longhaul_core::port::store::RunRow;
+pub use longhaul_core::id::{
+    AgentName, BadId, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, SteerId,
+    ThreadKey, WorkerId,
+};
+pub use longhaul_core::policy::gate::{GateKind, GateStatus};
+pub use longhaul_core::port::store::{RunRow, StoreError};
 pub use longhaul_core::raw::{Hash, RawJson};
 pub use longhaul_core::status::{Fault, Status};
 pub use longhaul_core::time::{Millis, Timestamp};
+pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};

@@ -19,7 +19,7 @@ use longhaul_engine::clock::SystemClock;
 
 pub use longhaul_core::failure::{Failure, FailureClass};
 pub use longhaul_core::message::{
-    Block, Message, Part, Reply, StopReason, ToolCall, ToolResult, Words,
+    Block, ImageRef, Message, Part, Reply, StopReason, Thinking, ToolCall, ToolResult, Words,
 };
 pub use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
 pub use longhaul_core::raw::Body;

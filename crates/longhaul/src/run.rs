@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::stream::{self, BoxStream};
@@ -19,17 +20,34 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::gates::PROGRAM;
+use crate::runtime_state::RuntimeState;
 
 /// A run that was submitted. Clones are the same; the run goes on without them.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// use longhaul::Task;
+///
+/// let run = runtime.submit(Task::new("helper").input("Tidy the shop.")).await?;
+/// println!("{} is {}", run.id(), run.view().await?.status.as_str());
+/// run.steer("The window too.").await?;
+/// println!("{}", run.wait().await?.text()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RunHandle {
-    longhaul: Longhaul,
+    state: Arc<RuntimeState>,
     id: RunId,
 }
 
 impl RunHandle {
-    pub(crate) const fn new(longhaul: Longhaul, id: RunId) -> Self {
-        Self { longhaul, id }
+    pub(crate) const fn new(state: Arc<RuntimeState>, id: RunId) -> Self {
+        Self { state, id }
+    }
+
+    fn longhaul(&self) -> &Longhaul {
+        &self.state.house.longhaul
     }
 
     /// The run's id.
@@ -38,13 +56,13 @@ impl RunHandle {
     }
 
     /// Waits until the run has ended, however it ends. That may take days if it waits for a
-    /// person, and for ever if no worker drives it.
+    /// person, and for ever if no worker was started.
     ///
     /// # Errors
-    /// There is no such run any more, or the store failed.
+    /// There is no such run any more, the last worker has failed, or the store has.
     pub async fn wait(&self) -> Result<FinishedRun, Error> {
-        let mut watching = self.longhaul.watch(self.id, Seq::START).await?;
-        while watching.next().await?.is_some() {}
+        let mut journal = Journal::follow(self.clone()).await?;
+        while journal.next().await?.is_some() {}
         Ok(FinishedRun::from(self.view().await?))
     }
 
@@ -53,16 +71,14 @@ impl RunHandle {
     /// # Errors
     /// There is no such run any more, or the store failed.
     pub async fn view(&self) -> Result<RunView, Error> {
-        Ok(self.longhaul.show(self.id).await?)
+        Ok(self.longhaul().show(self.id).await?)
     }
 
     /// Everything that has happened to the run and happens from now on, in order, to its end.
     /// An error ends the stream.
     pub fn events(&self) -> RunEvents {
-        let (longhaul, run) = (self.longhaul.clone(), self.id);
-        let opened = async move { longhaul.watch(run, Seq::START).await };
-        let entries = stream::once(opened).map_ok(entries).try_flatten();
-        RunEvents(entries.map_err(Error::from).boxed())
+        let followed = stream::once(Journal::follow(self.clone()));
+        RunEvents(followed.map_ok(entries).try_flatten().boxed())
     }
 
     /// Writes a message to the run, which the agent reads before its next turn. The id is the
@@ -72,7 +88,7 @@ impl RunHandle {
     /// The run has ended, too many messages wait already, or the store failed.
     pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
         let delivery = Delivery::default();
-        let sent = self.longhaul.steer(self.id, text, delivery, PROGRAM);
+        let sent = self.longhaul().steer(self.id, text, delivery, PROGRAM);
         Ok(sent.await?)
     }
 
@@ -81,7 +97,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended already, or the store failed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
-        Ok(self.longhaul.cancel(self.id, PROGRAM, reason).await?)
+        Ok(self.longhaul().cancel(self.id, PROGRAM, reason).await?)
     }
 
     /// Stops the run until `resume`.
@@ -89,7 +105,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is paused already, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
-        Ok(self.longhaul.pause(self.id, PROGRAM).await?)
+        Ok(self.longhaul().pause(self.id, PROGRAM).await?)
     }
 
     /// Lets a paused run go on.
@@ -97,15 +113,54 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is not paused, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
-        Ok(self.longhaul.resume(self.id, None, PROGRAM).await?)
+        Ok(self.longhaul().resume(self.id, None, PROGRAM).await?)
+    }
+}
+
+/// A journal that is followed as it grows.
+struct Journal {
+    run: RunHandle,
+    watching: Watching,
+    last: Seq,
+}
+
+impl Journal {
+    async fn follow(run: RunHandle) -> Result<Self, Error> {
+        let watching = run.longhaul().watch(run.id, Seq::START).await?;
+        let last = Seq::START;
+        Ok(Self {
+            run,
+            watching,
+            last,
+        })
+    }
+
+    /// What comes next, in order; none after the end of the run.
+    async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
+        let page = tokio::select! {
+            biased;
+            page = self.watching.next() => page?,
+            failed = self.run.state.worker_failed() => {
+                // What was written before the worker failed is read first.
+                let row = self.run.longhaul().row(self.run.id).await?;
+                if row.last <= self.last {
+                    return Err(failed);
+                }
+                self.watching.next().await?
+            }
+        };
+        if let Some(last) = page.as_ref().and_then(|entries| entries.last()) {
+            self.last = last.seq;
+        }
+        Ok(page)
     }
 }
 
 /// The entries of a journal, one after the other.
-fn entries(watching: Watching) -> impl Stream<Item = Result<Entry, longhaul_engine::Error>> {
-    let pages = stream::try_unfold(watching, |mut watching| async move {
-        let page = watching.next().await;
-        page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), watching)))
+fn entries(journal: Journal) -> impl Stream<Item = Result<Entry, Error>> {
+    let pages = stream::try_unfold(journal, |mut journal| async move {
+        let page = journal.next().await;
+        page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), journal)))
     });
     pages.try_flatten()
 }
@@ -117,7 +172,7 @@ impl RunEvents {
     /// The next entry, or none after the last; the same as `StreamExt::next`.
     ///
     /// # Errors
-    /// There is no such run any more, or the store failed.
+    /// There is no such run any more, the last worker has failed, or the store has.
     pub async fn next(&mut self) -> Option<Result<Entry, Error>> {
         self.0.next().await
     }
@@ -138,6 +193,17 @@ impl fmt::Debug for RunEvents {
 }
 
 /// A run that has ended.
+///
+/// ```no_run
+/// # async fn example(run: longhaul::RunHandle) -> Result<(), longhaul::Error> {
+/// let done = run.wait().await?;
+/// match &done.error {
+///     Some(fault) => println!("{}: {} ({})", done.status.as_str(), fault.message, fault.code),
+///     None => println!("{} for {:?} dollars", done.text()?, done.cost_usd),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FinishedRun {
     /// The run's id.
@@ -180,7 +246,7 @@ impl FinishedRun {
     }
 
     /// The structured output as a type: what a handler returned, or what the agent's output
-    /// schema describes. An agent that only spoke gives its text.
+    /// schema describes. An agent that only spoke gives its text as a `String`.
     ///
     /// # Errors
     /// The run did not complete, or its output is not of this type.

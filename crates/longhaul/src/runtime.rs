@@ -7,16 +7,19 @@ mod builder;
 mod serve;
 
 use std::fmt;
+use std::sync::Arc;
 
 use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Verdict;
 
 pub use crate::runtime::builder::RuntimeBuilder;
 
-use crate::assemble::Assembled;
+use crate::agents::loaded::AgentError;
 use crate::error::Error;
 use crate::gates::{Answer, Gates};
 use crate::run::RunHandle;
+use crate::runtime_state::RuntimeState;
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -36,12 +39,12 @@ use crate::worker::Worker;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Runtime(Assembled);
+pub struct Runtime(Arc<RuntimeState>);
 
 impl fmt::Debug for Runtime {
     /// Only the names of its agents: the rest is long, and the program knows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agents = self.0.longhaul.agents();
+        let agents = self.longhaul().agents();
         let names = agents.iter().map(|agent| agent.name.as_str());
         f.debug_set().entries(names).finish()
     }
@@ -64,28 +67,58 @@ impl Runtime {
 
     /// A worker that drives what is submitted, once it is spawned or run.
     pub fn worker(&self) -> Worker {
-        Worker::new(self.0.clone())
+        Worker::new(Arc::clone(&self.0))
     }
 
     /// Submits a task. When this returns the task is on disk, and a worker drives it sooner or
     /// later, whatever happens to this process.
     ///
     /// # Errors
-    /// There is no such agent, the idempotency key was used for another task, the lane is full,
-    /// or the store failed.
+    /// There is no such agent, or it can't be used; its model can't be asked; a handler was given
+    /// a model; the idempotency key was used for another task; the lane is full; the last worker
+    /// has failed, or the store has.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, Error> {
-        let run = self.0.longhaul.submit(task.build()?).await?;
-        Ok(self.run(run))
+        let task = task.build()?;
+        if let Some(failed) = self.0.worker_failure() {
+            return Err(failed);
+        }
+        let longhaul = self.longhaul();
+        match longhaul.agent(&task.agent) {
+            // A run without its model would wait for a person.
+            Ok(agent) => {
+                let model = task.model.as_ref().or(agent.models.first());
+                let found = longhaul.ports().models.find(model.map(String::as_str));
+                found.map_err(|none| Error::NoModel(none.said_of(&agent.name)))?;
+            }
+            Err(_) => {
+                if let Err(broken @ AgentError::Broken { .. }) =
+                    self.0.house.loaded.find(&task.agent)
+                {
+                    return Err(broken.into());
+                }
+            }
+        }
+        Ok(self.run(longhaul.submit(task).await?))
+    }
+
+    fn longhaul(&self) -> &Longhaul {
+        &self.0.house.longhaul
+    }
+
+    /// Number of those who hear of single runs.
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> usize {
+        self.longhaul().ports().tail.listeners()
     }
 
     /// The handle of a run that was submitted before, maybe by another process.
     pub fn run(&self, id: RunId) -> RunHandle {
-        RunHandle::new(self.0.longhaul.clone(), id)
+        RunHandle::new(Arc::clone(&self.0), id)
     }
 
     /// What runs ask people.
-    pub const fn gates(&self) -> Gates<'_> {
-        Gates(&self.0.longhaul)
+    pub fn gates(&self) -> Gates<'_> {
+        Gates(self.longhaul())
     }
 
     /// Answers a gate. The first valid answer wins.
@@ -106,7 +139,7 @@ impl Runtime {
     /// There is no such gate, it is closed or expired, the digest is not of what stands there,
     /// the answer does not fit the gate, or the store failed.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
-        let verdict = self.0.longhaul.answer(gate, answer.build()?).await?;
+        let verdict = self.longhaul().answer(gate, answer.build()?).await?;
         Ok(match verdict {
             Verdict::Closed(seq) => AnswerOutcome::Closed(seq),
             Verdict::Counted(seq) => AnswerOutcome::Counted(seq),

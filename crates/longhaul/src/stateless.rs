@@ -19,7 +19,7 @@ use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::{Agent, Defaults, Roster};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, NoModel, Ports};
+use longhaul_engine::ports::{NoEyes, Ports};
 use longhaul_engine::read_output::ReadOutput;
 use longhaul_engine::stop::Stop;
 use longhaul_engine::toolbox::{BadTool, Toolbox};
@@ -29,6 +29,7 @@ use longhaul_store::{Options, Role};
 use serde::Serialize;
 
 pub use longhaul_api::history::history;
+pub use longhaul_engine::ports::{Eyes, Found, Models, NoModel};
 
 use crate::assemble::FORGOTTEN;
 
@@ -100,6 +101,9 @@ pub enum Unanswered {
 
 impl Ephemeral {
     /// For questions to these models with these tools.
+    ///
+    /// # Errors
+    /// The schema of a tool is broken, or two have one name.
     pub fn new(
         models: Arc<dyn Models>,
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
@@ -125,6 +129,9 @@ impl Ephemeral {
     }
 
     /// Asks an agent, after this history. To stop waiting ends the run.
+    ///
+    /// # Errors
+    /// The run failed, or would have to wait for somebody; or a name or a tool can't be used.
     pub async fn ask(
         &self,
         agent: Agent,

@@ -34,9 +34,11 @@
 //! ```
 
 pub use longhaul_core::event::tool::{Finding, ToolOutput};
-pub use longhaul_core::id::ToolName;
+pub use longhaul_core::id::{CallId, ToolName};
 pub use longhaul_core::message::Part;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubt};
-pub use longhaul_core::port::tool::{Progress, Tool, ToolCard, ToolContext, ToolFailure};
+pub use longhaul_core::port::easel::Easel;
+pub use longhaul_core::port::tool::{Progress, SoFar, Tool, ToolCard, ToolContext, ToolFailure};
+pub use longhaul_core::raw::BlobRef;
 pub use longhaul_engine::toolbox::BadTool;
 pub use longhaul_tool::typed::{BadTool as BadInput, TypedTool, typed};

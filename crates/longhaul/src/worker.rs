@@ -6,36 +6,69 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::id::RunId;
+use longhaul_core::id::{BadId, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::Hooks;
+use longhaul_engine::ports::Ports;
 use longhaul_engine::stop::Stop;
-use longhaul_engine::worker::Worker as EngineWorker;
+use longhaul_engine::tail::Source;
+use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::assemble::Assembled;
 use crate::error::Error;
+use crate::runtime_state::{RunningWorker, RuntimeState};
 
 /// A worker that has not begun. It is made by [`Runtime::worker`](crate::Runtime::worker).
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// let worker = runtime
+///     .worker()
+///     .inbox("default")
+///     .inbox("mail")
+///     .max_concurrent(4)
+///     .on_task_error(|run| eprintln!("{} failed", run.id))
+///     .spawn();
+/// // The rest of the program, and at its end:
+/// worker.stop().await
+/// # }
+/// ```
 #[must_use = "a worker does nothing until it is spawned or run"]
 #[derive(Debug)]
 pub struct Worker {
-    assembled: Assembled,
+    state: Arc<RuntimeState>,
+    options: WorkerOptions,
+    inboxes: Vec<InboxName>,
+    bad_name: Option<BadId>,
     hooks: TaskHooks,
 }
 
 impl Worker {
-    pub(crate) fn new(assembled: Assembled) -> Self {
+    pub(crate) fn new(state: Arc<RuntimeState>) -> Self {
         Self {
-            assembled,
+            options: state.worker.clone(),
+            state,
+            inboxes: Vec::new(),
+            bad_name: None,
             hooks: TaskHooks::default(),
         }
     }
 
+    /// Adds an inbox from which runs are taken; those that are added first go first. Without it
+    /// runs are taken from the inboxes that the project names for its workers, else from
+    /// `default`.
+    pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
+        match InboxName::new(name.as_ref()) {
+            Ok(name) => self.inboxes.push(name),
+            Err(bad) => self.bad_name = Some(bad),
+        }
+        self
+    }
+
     /// Maximum number of runs that are driven at once.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
-        self.assembled.worker.concurrency = runs;
+        self.options.concurrency = runs;
         self
     }
 
@@ -64,37 +97,77 @@ impl Worker {
         self
     }
 
-    /// Drives runs in a task of its own until the handle is stopped or dropped.
+    /// Drives runs in a task of its own until the handle is stopped or dropped. If it fails,
+    /// whoever waits for a run or submits one is told, until another worker is started.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn spawn(self) -> WorkerHandle {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
-        task.spawn(self.run(stop.clone()));
+        let running = self.state.start_worker();
+        task.spawn(self.work(running, stop.clone()));
         WorkerHandle { stop, task }
     }
 
     /// Drives runs until the token is cancelled. Then it begins nothing new, lets every run go
     /// at its next journal entry, and returns; calls that take longer than 30 seconds are cut off.
     ///
+    /// To drop the future ends the worker at once, as a crash of the process would: calls are cut
+    /// off where they stand, and those of class `Once` are in doubt. The next worker goes on with
+    /// the runs when it sees that this one is gone, which takes up to 15 seconds. So cancel the
+    /// token instead.
+    ///
     /// # Errors
-    /// The store failed.
+    /// The name of an inbox can't be one, or the store failed.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+        let running = self.state.start_worker();
+        self.work(running, stop).await
+    }
+
+    async fn work(self, running: RunningWorker, stop: CancellationToken) -> Result<(), Error> {
+        let worked = self.drive(stop).await;
+        running.end(worked).await
+    }
+
+    async fn drive(self, stop: CancellationToken) -> Result<(), Error> {
+        if let Some(bad) = self.bad_name {
+            return Err(bad.into());
+        }
+        let mut options = self.options;
+        if !self.inboxes.is_empty() {
+            options.inboxes = self.inboxes;
+        }
+        let ports = self.state.house.longhaul.ports();
+        let worker = EngineWorker::new(ports, options).hooks(Arc::new(self.hooks));
         let order = Stop::new();
-        let ports = self.assembled.longhaul.ports();
-        let worker = EngineWorker::new(ports, self.assembled.worker.clone());
-        let worker = worker.hooks(Arc::new(self.hooks));
-        let mut working = std::pin::pin!(worker.run(order.clone()));
-        let worked = tokio::select! {
-            worked = working.as_mut() => worked,
-            () = stop.cancelled() => {
+        let beside = async {
+            let drain = async {
+                stop.cancelled().await;
                 order.drain();
-                working.await
-            }
+            };
+            let ((), ()) = tokio::join!(drain, read_tail(ports));
+            std::future::pending().await
         };
-        self.assembled.close().await;
+        let worked = tokio::select! {
+            biased;
+            worked = worker.run(order.clone()) => worked,
+            never = beside => never,
+        };
         Ok(worked?)
+    }
+}
+
+/// Tells those who wait for runs which journals have grown, so that they need not look at every
+/// commit of any run themselves.
+async fn read_tail(ports: &Ports) {
+    let source = Source {
+        store: &*ports.store,
+        shelves: &*ports.shelves,
+        clock: &*ports.clock,
+    };
+    if let Err(error) = ports.tail.read(source).await {
+        tracing::warn!(%error, "those who wait for runs look for themselves from now on");
     }
 }
 
@@ -166,5 +239,39 @@ impl Hooks for TaskHooks {
         if let Some(hook) = &self.empty {
             hook();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use crate::error::Error;
+    use crate::handler::HandlerError;
+    use crate::runtime::RuntimeBuilder;
+    use crate::task::Task;
+
+    #[tokio::test]
+    async fn whoever_waits_while_a_worker_works_hears_of_one_run_only() -> Result<(), Error> {
+        let builder = RuntimeBuilder::default().store("sqlite::memory:");
+        let builder = builder.handler("waits", |_, _| async move {
+            pending::<Result<(), HandlerError>>().await
+        });
+        let runtime = builder.open().await?;
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let worker = runtime
+            .worker()
+            .on_task_start(move |run| _ = begins.send(run));
+        let worker = worker.spawn();
+        let run = runtime.submit(Task::new("waits")).await?;
+        begun.recv().await;
+        let mut events = run.events();
+        events.next().await.transpose()?;
+        assert_eq!(runtime.listeners(), 1);
+        run.cancel("enough").await?;
+        run.wait().await?;
+        drop(events);
+        assert_eq!(runtime.listeners(), 0);
+        worker.stop().await
     }
 }

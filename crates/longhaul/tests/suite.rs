@@ -2,14 +2,17 @@
 
 #[cfg(test)]
 mod suite {
+    mod crash;
     mod features;
     mod handler;
     mod mcp_file;
     mod mcp_supplies;
+    mod open;
     mod program;
     mod providers;
     mod runtime;
     #[cfg(feature = "server")]
     mod serve;
     mod stateless;
+    mod worker;
 }

@@ -14,7 +14,7 @@ use crate::agents::later;
 use crate::agents::rule;
 use crate::agents::sheet::{Fields, Sheet};
 use crate::agents::shelf::Shelf;
-use crate::agents::template::{self, Names};
+use crate::agents::template::{self, LANE_NAMES, Names, prompt_names};
 use crate::agents::tools;
 use crate::agents::{output, wishes};
 use crate::config::settings::{hundredths, micros, percent};
@@ -45,18 +45,14 @@ pub(crate) fn read(sheet: &mut Sheet, stem: &AgentName, bytes: &[u8], shelf: &Sh
             return agent;
         }
     };
-    let mut names = vec!["input", "context", "memory"];
-    match yaml::read(&parts.front) {
-        Ok(node) => {
-            let perceives = front(sheet, &mut agent, node, shelf);
-            names.extend(perceives.then_some("perception"));
-        }
+    let perceives = match yaml::read(&parts.front) {
+        Ok(node) => front(sheet, &mut agent, node, shelf),
         Err(malformed) => {
             sheet.fault(malformed.place, malformed.message);
-            names.push("perception");
+            true
         }
-    }
-    body(sheet, &mut agent, parts, &names);
+    };
+    body(sheet, &mut agent, parts, &prompt_names(perceives));
     agent
 }
 
@@ -194,7 +190,7 @@ fn people(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
 
 fn lanes(fields: &mut Fields<'_, '_>, agent: &mut Agent) {
     agent.lane = fields.read("lane", |sheet, entry| {
-        sheet.template(entry, Names::Only(&["input", "context"]))
+        sheet.template(entry, Names::Only(LANE_NAMES))
     });
     let on_park = |sheet: &mut Sheet, entry: &Entry| sheet.word(entry, LANE_ON_PARK);
     agent.lane_on_park = fields.read("lane_on_park", on_park).unwrap_or_default();

@@ -18,12 +18,18 @@ pub(crate) fn is_unwalled(agent: &Agent) -> bool {
     sandbox.is_some_and(|sandbox| sandbox.isolation == Isolation::None)
 }
 
+/// That the agent has the tool and no sandbox.
+pub(crate) fn shell_fault(agent: &Agent) -> Option<&'static str> {
+    let runs = agent.tools.iter().any(|tool| tool == SHELL);
+    (runs && !is_unwalled(agent)).then_some(
+        "`shell` needs a sandbox, and this build can't make one yet: only \
+         `sandbox: { isolation: none }`, which runs commands without walls",
+    )
+}
+
 /// Notes that an agent has the tool and no sandbox; `at` is the field that would say otherwise.
 pub(crate) fn shell(sheet: &mut Sheet, agent: &Agent, at: Option<&Entry>) {
-    let runs = agent.tools.iter().any(|tool| tool == SHELL);
-    if let Some(at) = at.filter(|_| runs && !is_unwalled(agent)) {
-        let message = "`shell` needs a sandbox, and this build can't make one yet: only \
-                       `sandbox: { isolation: none }`, which runs commands without walls";
+    if let (Some(at), Some(message)) = (at, shell_fault(agent)) {
         sheet.not_yet(at.place, message);
     }
 }

@@ -61,7 +61,7 @@ fn from_file(name: &str, shelf: &Shelf<'_>) -> Result<RawJson, String> {
 }
 
 /// The one spelling of a schema that results can be checked against.
-fn judged(value: Value) -> Result<RawJson, String> {
+pub(crate) fn judged(value: Value) -> Result<RawJson, String> {
     if !value.is_object() {
         return Err("is no schema: write an object, such as {\"type\": \"object\"}".to_owned());
     }

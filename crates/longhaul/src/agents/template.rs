@@ -24,6 +24,16 @@ pub(crate) enum Names<'a> {
     Any,
 }
 
+/// The names that the lane of an agent may speak of.
+pub(crate) const LANE_NAMES: &[&str] = &["input", "context"];
+
+/// The names that a prompt may speak of.
+pub(crate) fn prompt_names(perceives: bool) -> Vec<&'static str> {
+    let mut names = vec!["input", "context", "memory"];
+    names.extend(perceives.then_some("perception"));
+    names
+}
+
 /// What is wrong with this text as a template.
 pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
     if let Some((at, word)) = loads(source) {

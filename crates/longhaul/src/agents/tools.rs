@@ -79,6 +79,15 @@ pub(crate) fn unserved(tool: &str, shelf: &Shelf<'_>) -> Option<String> {
     Some(format!("`{tool}` is a tool of an MCP server, and {why}"))
 }
 
+/// What is wrong with a name of ours; `named` is how it was written.
+pub(crate) fn fault(tool: &str, named: &str, shelf: &Shelf<'_>) -> Option<String> {
+    match mcp_fault(tool, shelf.servers) {
+        Some(fault) => fault,
+        None if shelf.tools.contains(&tool) => None,
+        None => Some(suggest::unknown("tool", named, shelf.tools)),
+    }
+}
+
 /// Reads the list of an agent of ours.
 pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
@@ -87,12 +96,7 @@ pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Optio
             Some(ours) => ours.to_owned(),
             None => unwired(&named).unwrap_or_else(|| named.clone()),
         };
-        let fault = match mcp_fault(&tool, shelf.servers) {
-            Some(fault) => fault,
-            None if shelf.tools.contains(&tool.as_str()) => None,
-            None => Some(suggest::unknown("tool", &named, shelf.tools)),
-        };
-        match fault {
+        match fault(&tool, &named, shelf) {
             Some(message) => sheet.fault(place, message),
             None if tools.contains(&tool) => {}
             None => {

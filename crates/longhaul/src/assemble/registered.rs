@@ -11,11 +11,17 @@ use longhaul_core::port::model::Model;
 use longhaul_core::port::shelves::Shelves;
 use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::Tool;
+use longhaul_engine::agent::wish::Eye;
 use longhaul_engine::agent::{Agent, Roster};
 use longhaul_engine::eyes::NamedEyes;
-use longhaul_engine::ports::{Eyes, Found, Models, NoModel};
+use longhaul_engine::ports::{Eyes, Found, Models, NoEyes, NoModel};
 use longhaul_engine::toolbox::{BadTool, Toolbox};
 
+use crate::agents::in_code;
+use crate::agents::shelf::Shelf;
+use crate::assemble::menu::Menu;
+use crate::config::known::{CASSETTE, DEFAULT, SCRIPTED};
+use crate::config::settings::Config;
 use crate::handler::Handler;
 
 /// What a program registers.
@@ -24,18 +30,59 @@ pub(crate) struct Registered {
     pub(crate) agents: Vec<Agent>,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
-    pub(crate) context_providers: BTreeMap<String, Arc<dyn ContextProvider>>,
+    models: BTreeMap<String, Arc<dyn Model>>,
+    context_providers: BTreeMap<String, Arc<dyn ContextProvider>>,
+    duplicate: Option<(&'static str, String)>,
 }
 
 impl Registered {
-    /// A name that two agents or handlers have.
-    pub(crate) fn duplicate(&self) -> Option<String> {
+    pub(crate) fn add_model(&mut self, name: String, model: Arc<dyn Model>) {
+        if self.models.insert(name.clone(), model).is_some() {
+            self.duplicate = Some(("model", name));
+        }
+    }
+
+    pub(crate) fn add_context_provider(&mut self, name: String, one: Arc<dyn ContextProvider>) {
+        if self.context_providers.insert(name.clone(), one).is_some() {
+            self.duplicate = Some(("context provider", name));
+        }
+    }
+
+    /// A name that two have, and what they are.
+    pub(crate) fn duplicate(&self) -> Option<(&'static str, String)> {
         let agents = self.agents.iter().map(|agent| agent.name.as_str());
         let handlers = self.handlers.iter().map(|handler| handler.name.as_str());
         let mut seen = BTreeSet::new();
         let mut names = agents.chain(handlers);
-        names.find(|name| !seen.insert(*name)).map(str::to_owned)
+        let agent = names.find(|name| !seen.insert(*name));
+        let agent = agent.map(|name| ("agent", name.to_owned()));
+        agent.or_else(|| self.duplicate.clone())
+    }
+
+    /// Checks the agents by the rules for files, and the models and context providers that they
+    /// name. The error is the name of one, and everything that is wrong with it.
+    pub(crate) fn check(
+        &mut self,
+        config: &Config,
+        shelf: &Shelf<'_>,
+    ) -> Result<(), (String, Vec<String>)> {
+        let menu = Menu::of(config);
+        let providers = self.context_providers(Arc::new(NoEyes));
+        for agent in &mut self.agents {
+            let mut problems = in_code::check(agent, shelf);
+            for model in agent.models.iter().chain(&agent.idle_models) {
+                if !self.models.contains_key(model) {
+                    problems.extend(unknown_model(menu.as_ref(), model));
+                }
+            }
+            if let Some(eye @ Eye::Named(_)) = agent.perception.as_ref().map(|sight| &sight.eye) {
+                problems.extend(providers.find(eye).err());
+            }
+            if !problems.is_empty() {
+                return Err((agent.name.to_string(), problems));
+            }
+        }
+        Ok(())
     }
 
     /// The same with the parts of its handlers, over the store that has the journals.
@@ -87,6 +134,22 @@ impl Registered {
         }
         Arc::new(providers)
     }
+}
+
+/// That no provider has the model of this name. Whether its key is set and its script is there
+/// is looked at when it is asked for.
+fn unknown_model(menu: Result<&Menu, &String>, name: &str) -> Option<String> {
+    if name == DEFAULT {
+        return None;
+    }
+    let known = menu.map_err(String::clone).and_then(|menu| {
+        let choice = menu.choose(Some(name), |_| None)?;
+        match choice.name.split_once('/') {
+            Some((SCRIPTED | CASSETTE, _)) | None => Ok(()),
+            Some((provider, _)) => menu.providers.find(provider).map(drop),
+        }
+    });
+    known.err()
 }
 
 /// The models of a program by name, and others behind them.

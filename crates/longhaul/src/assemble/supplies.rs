@@ -105,6 +105,11 @@ impl Served {
         self.slow.tell(tell);
     }
 
+    /// The file that counts now.
+    pub fn file(&self) -> McpFile {
+        self.now().file.clone()
+    }
+
     fn now(&self) -> Arc<State> {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&now)
@@ -118,8 +123,10 @@ impl Served {
         Arc::clone(&now.line)
     }
 
-    /// Whether the server of this name may be started and can be. The error is a
-    /// sentence that says what to do.
+    /// Whether the server of this name may be started and can be.
+    ///
+    /// # Errors
+    /// Why not, in a sentence that says what to do.
     pub fn may(&self, name: &str) -> Result<(), String> {
         let state = self.now();
         if state.file.find(name)?.disabled {
@@ -158,16 +165,18 @@ impl Served {
     /// From now on this file counts, and this line. The one of before is closed when
     /// nobody needs it any more.
     pub fn take(&self, file: McpFile, line: Arc<dyn Line>) {
-        let ready = ready(&self.config, &file);
-        let state = State::new(file, ready, line);
-        {
-            // Whoever lets go meanwhile finds it in one place or the other.
-            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-            before.push(std::mem::replace(&mut *now, state));
-        }
+        self.put(file, line);
         // Nobody waits here: they end on their own.
         drop(self.end_unneeded());
+    }
+
+    fn put(&self, file: McpFile, line: Arc<dyn Line>) {
+        let ready = ready(&self.config, &file);
+        let state = State::new(file, ready, line);
+        // Whoever lets go meanwhile finds it in one place or the other.
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        before.push(std::mem::replace(&mut *now, state));
     }
 
     /// Begins to end the lines that nobody needs any more, and says of each when it has
@@ -213,19 +222,17 @@ impl Served {
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
             (std::mem::take(&mut *closing), self.states())
         };
-        let Closing {
-            mut lines,
-            mut tasks,
-        } = closing;
-        let all = async {
-            join_all(states.iter().map(|state| state.line.close())).await;
-            while tasks.join_next().await.is_some() {}
-        };
-        if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
-            tracing::warn!("some servers of tools did not end in time, and are left to the system");
-        }
-        lines.extend(states.iter().map(|state| Arc::clone(&state.line)));
-        join_all(lines.iter().map(|line| line.settle())).await;
+        close_all(closing, &states).await;
+    }
+
+    /// The same in the future that it gives. Whoever asks for tools from now on gets them over a
+    /// new line, also before that future is polled.
+    pub fn restart(&self, file: McpFile, line: Arc<dyn Line>) -> impl Future<Output = ()> + use<> {
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(file, line);
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let (closing, states) = (std::mem::take(&mut *closing), std::mem::take(&mut *before));
+        async move { close_all(closing, &states).await }
     }
 
     async fn tools(
@@ -298,6 +305,22 @@ impl Supplies for Served {
         // An error says that a close of all has taken it over.
         join_all(self.end_unneeded()).await;
     }
+}
+
+async fn close_all(closing: Closing, states: &[Arc<State>]) {
+    let Closing {
+        mut lines,
+        mut tasks,
+    } = closing;
+    let all = async {
+        join_all(states.iter().map(|state| state.line.close())).await;
+        while tasks.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
+        tracing::warn!("some servers of tools did not end in time, and are left to the system");
+    }
+    lines.extend(states.iter().map(|state| Arc::clone(&state.line)));
+    join_all(lines.iter().map(|line| line.settle())).await;
 }
 
 /// Ends a line: when it is dropped after that, nothing is cut off.

@@ -11,11 +11,13 @@ use longhaul_core::port::tool::Progress;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::assemble::{self, Registered};
+use crate::assemble::program::{open_project, open_without_project};
+use crate::assemble::registered::Registered;
 use crate::error::Error;
 use crate::handler::{Handler, HandlerError, HandlerRequest};
 use crate::process;
 use crate::runtime::Runtime;
+use crate::runtime_state::RuntimeState;
 
 /// What a runtime is made of, until it is opened.
 #[must_use = "nothing is opened until `open` is called"]
@@ -47,7 +49,7 @@ impl RuntimeBuilder {
     /// A function that returned is not called again for the same run. One that was cut off by a
     /// crash is called again with the same input and the same key, at most three times: it is
     /// called *at least once*, and `request.key` lets it make its effect only once. One call may
-    /// take 24 hours.
+    /// take 24 hours, and its result may have 4 MiB as JSON.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), longhaul::Error> {
@@ -76,8 +78,7 @@ impl RuntimeBuilder {
 
     /// Adds a model under the name by which agents ask for it.
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
-        let model = Arc::new(model);
-        self.registered.models.insert(name.into(), model);
+        self.registered.add_model(name.into(), Arc::new(model));
         self
     }
 
@@ -87,8 +88,8 @@ impl RuntimeBuilder {
         name: impl Into<String>,
         provider: impl ContextProvider + 'static,
     ) -> Self {
-        let providers = &mut self.registered.context_providers;
-        providers.insert(name.into(), Arc::new(provider));
+        let provider = Arc::new(provider);
+        self.registered.add_context_provider(name.into(), provider);
         self
     }
 
@@ -105,15 +106,18 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     /// Neither a store nor a project is named; the store can't be opened or another process
-    /// drives it; a name or a tool can't be registered; or a setting can't be used.
+    /// drives it; a name or a tool can't be registered, or is registered twice; an agent in code
+    /// names a tool, a model or a context provider that is not there, or its prompt or output
+    /// schema is broken; or a setting can't be used. Agents in files that are broken are logged,
+    /// and say why when they are submitted to.
     pub async fn open(mut self) -> Result<Runtime, Error> {
         for agent in self.agents {
             let (definition, tools) = agent.build()?;
             self.registered.agents.push(definition);
             self.registered.tools.extend(tools);
         }
-        if let Some(name) = self.registered.duplicate() {
-            return Err(Error::DuplicateAgent(name));
+        if let Some((kind, name)) = self.registered.duplicate() {
+            return Err(Error::Duplicate { kind, name });
         }
         let (project, store, registered) = (self.project, self.store, self.registered);
         // Opening reads files and may wait for another process.
@@ -122,14 +126,14 @@ impl RuntimeBuilder {
                 let found = folder.canonicalize();
                 let found = found.map_err(|why| Error::NoProject { folder, why })?;
                 let here = process::surroundings(found);
-                Ok(assemble::open_project(&here, store, registered)?)
+                Ok(open_project(&here, store, registered)?)
             }
             (None, Some(store)) => {
                 let here = process::surroundings(PathBuf::new());
-                Ok(assemble::open_without_project(&here, store, registered)?)
+                Ok(open_without_project(&here, store, registered)?)
             }
             (None, None) => Err(Error::NoStore),
         });
-        Ok(Runtime(opened.await??))
+        Ok(Runtime(Arc::new(RuntimeState::new(opened.await??)?)))
     }
 }

@@ -8,12 +8,15 @@ use longhaul_core::access::Role;
 use longhaul_core::id::KeyName;
 use longhaul_engine::handle::KeyAsk;
 use longhaul_engine::secret::KEY_PREFIX;
-use longhaul_server::{App, Options};
+use longhaul_server::App;
 use tokio::net::TcpListener;
 
+use crate::assemble::server_options;
 use crate::error::Error;
 use crate::gates::PROGRAM;
 use crate::runtime::Runtime;
+use crate::trust::decisions::Decisions;
+use crate::trust::sends;
 
 impl Runtime {
     /// Makes a key for callers of the API. It is shown this once, and goes into the header
@@ -28,12 +31,12 @@ impl Runtime {
             span: None,
             by: PROGRAM.to_owned(),
         };
-        let made = self.0.longhaul.make_key(ask).await?;
+        let made = self.longhaul().make_key(ask).await?;
         Ok(made.secret.reveal().to_owned())
     }
 
     /// Serves the HTTP API and the dashboard, until the future is dropped. Runs are driven by a
-    /// worker of their own.
+    /// worker of their own. `[server]` and `[inboxes]` of the project count, but for `listen`.
     ///
     /// ```no_run
     /// # async fn example(runtime: longhaul::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +49,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// The listener has no address, or the store failed.
+    /// The listener has no address, the project opens the server wider than usual and nobody has
+    /// trusted that, or the store failed.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), Error> {
         self.serve_until(listener, pending()).await
     }
@@ -54,15 +58,21 @@ impl Runtime {
     /// Serves until `stop` returns, and then until open requests have their answers.
     ///
     /// # Errors
-    /// The listener has no address, or the store failed.
+    /// The listener has no address, the project opens the server wider than usual and nobody has
+    /// trusted that, or the store failed.
     pub async fn serve_until(
         &self,
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let longhaul = &self.0.longhaul;
-        // Nobody is told this one: callers use keys of their own.
-        let options = Options::new(longhaul.secret(KEY_PREFIX)?);
+        let (longhaul, config) = (self.longhaul(), &self.0.house.config);
+        if let Some(item) = sends::server(config) {
+            let checked = Decisions::new(config).check(&item);
+            checked
+                .map_err(|why| Error::Settings(format!("{why} It {}.", item.shown.join("; "))))?;
+        }
+        // Nobody is told this key: callers use keys of their own.
+        let options = server_options(config, longhaul.secret(KEY_PREFIX)?);
         let address = listener.local_addr().map_err(Error::Listener)?;
         let app = App::new(longhaul.clone(), options, address);
         Ok(longhaul_server::serve(listener, app, stop).await?)

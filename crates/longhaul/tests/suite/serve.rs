@@ -10,9 +10,16 @@ use tokio::sync::oneshot;
 
 /// The whole response to a request with this header.
 async fn get(address: SocketAddr, path: &str, header: &str) -> String {
+    send(address, &format!("GET {path}"), header, "").await
+}
+
+async fn send(address: SocketAddr, what: &str, header: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\r\n");
+    let length = body.len();
+    let request = format!(
+        "{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).await.unwrap();
@@ -50,4 +57,53 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
     served.unwrap();
     assert!(runtime.create_key("ci", Role::Viewer).await.is_err());
     worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_projects_inboxes_count_and_no_caller_names_a_model_for_a_handler() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[inboxes.mail]\nagent = \"hello\"\n";
+    std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
+    let script = longhaul::models::scripted("a", "replies: [{ text: 'I am a model.' }]");
+    let builder = Runtime::builder()
+        .store("sqlite::memory:")
+        .project(folder.path())
+        .model("script", script.unwrap())
+        .handler("hello", |_, _| async move { Ok("Hello.") });
+    let runtime = builder.open().await.unwrap();
+    let key = runtime.create_key("ci", Role::Operator).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = async {
+        let header = format!("Authorization: Bearer {key}\r\n");
+        let posted = send(
+            address,
+            "POST /v1/inboxes/mail/tasks",
+            &header,
+            r#"{"payload": 1}"#,
+        );
+        let posted = posted.await;
+        assert!(posted.starts_with("HTTP/1.1 20"), "{posted}");
+        let body = r#"{"agent": "hello", "input": 1, "model": "script"}"#;
+        let refused = send(address, "POST /v1/runs", &header, body).await;
+        assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
+        assert!(refused.contains("takes no model"), "{refused}");
+    };
+    tokio::select! {
+        served = runtime.serve(listener) => panic!("{served:?}"),
+        () = asked => {}
+    }
+}
+
+#[tokio::test]
+async fn a_project_that_opens_the_server_wider_is_not_served_before_it_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[server]\nopen_loopback = true\n";
+    std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
+    let builder = Runtime::builder().store("sqlite::memory:");
+    let runtime = builder.project(folder.path()).open().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let served = runtime.serve_until(listener, async {}).await;
+    let said = served.unwrap_err().to_string();
+    assert!(said.contains("[server]"), "{said}");
 }

@@ -1,0 +1,42 @@
+//! Checks an agent that a program wrote in Rust, by the rules and in the sentences that hold for
+//! one in a file.
+//!
+//! Never: reads a file.
+
+use longhaul_engine::agent::Agent;
+
+use crate::agents::later;
+use crate::agents::output;
+use crate::agents::shelf::Shelf;
+use crate::agents::template::{self, LANE_NAMES, Names, prompt_names};
+use crate::agents::tools;
+
+/// Everything that is wrong with the agent. Its output schema gets the one spelling that files
+/// give it.
+pub(crate) fn check(agent: &mut Agent, shelf: &Shelf<'_>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for tool in &agent.tools {
+        // Servers are not looked for again after this.
+        let problem = tools::fault(tool, tool, shelf).or_else(|| tools::unserved(tool, shelf));
+        problems.extend(problem);
+    }
+    problems.extend(later::shell_fault(agent).map(str::to_owned));
+    let names = prompt_names(agent.perception.is_some());
+    let prompt = [("the prompt", &agent.prompt, Names::Only(&names))];
+    let lane = agent.lane.iter();
+    let lane = lane.map(|lane| ("`lane`", lane, Names::Only(LANE_NAMES)));
+    let events = agent.events.values();
+    let events = events.map(|text| ("`events`", text, Names::Any));
+    for (what, text, names) in prompt.into_iter().chain(lane).chain(events) {
+        if let Some(fault) = template::fault(text, names) {
+            problems.push(format!("{what}:{}: {}", fault.place, fault.message));
+        }
+    }
+    if let Some(schema) = &agent.output {
+        match output::judged(schema.value()) {
+            Ok(schema) => agent.output = Some(schema),
+            Err(why) => problems.push(format!("the output schema {why}")),
+        }
+    }
+    problems
+}

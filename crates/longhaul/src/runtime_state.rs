@@ -1,0 +1,112 @@
+//! What all handles of a runtime share: its parts, and how its workers stand.
+//!
+//! Never: drives a run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use longhaul_engine::worker::WorkerOptions;
+use tokio::sync::watch;
+
+use crate::assemble::{House, worker_options};
+use crate::error::Error;
+
+/// The parts of a runtime, and how its workers stand.
+pub(crate) struct RuntimeState {
+    pub(crate) house: House,
+    pub(crate) worker: WorkerOptions,
+    workers: watch::Sender<WorkerState>,
+}
+
+impl fmt::Debug for RuntimeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RuntimeState")
+    }
+}
+
+/// How many workers there are, and why the last one that failed did.
+#[derive(Debug, Default)]
+struct WorkerState {
+    running: usize,
+    failure: Option<Arc<Error>>,
+}
+
+impl WorkerState {
+    /// Why nothing is driven; none: a worker works, or none was meant to.
+    fn failure(&self) -> Option<Error> {
+        let failure = self.failure.as_ref().filter(|_| self.running == 0);
+        failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
+    }
+}
+
+impl RuntimeState {
+    pub(crate) fn new(house: House) -> Result<Self, Error> {
+        Ok(Self {
+            worker: worker_options(&house.config)?,
+            house,
+            workers: watch::Sender::default(),
+        })
+    }
+
+    /// Counts a worker, until what this gives is ended or dropped.
+    pub(crate) fn start_worker(self: &Arc<Self>) -> RunningWorker {
+        self.workers.send_modify(|workers| {
+            workers.running += 1;
+            workers.failure = None;
+        });
+        RunningWorker(Some(Arc::clone(self)))
+    }
+
+    /// Why nothing is driven, if the last worker has failed.
+    pub(crate) fn worker_failure(&self) -> Option<Error> {
+        self.workers.borrow().failure()
+    }
+
+    /// Returns when nothing is driven since the last worker has failed.
+    pub(crate) async fn worker_failed(&self) -> Error {
+        let mut workers = self.workers.subscribe();
+        loop {
+            if let Some(failure) = workers.borrow_and_update().failure() {
+                return failure;
+            }
+            // It lasts as long as this state.
+            _ = workers.changed().await;
+        }
+    }
+}
+
+/// A worker that is counted, until it is ended or dropped.
+#[derive(Debug)]
+pub(crate) struct RunningWorker(Option<Arc<RuntimeState>>);
+
+impl RunningWorker {
+    /// Tells everybody how the worker ended. After the last one the servers of tools are closed;
+    /// the next worker opens them afresh.
+    pub(crate) async fn end(mut self, worked: Result<(), Error>) -> Result<(), Error> {
+        let failure = worked.err().map(Arc::new);
+        if let Some(state) = self.0.take() {
+            let mut closing = None;
+            state.workers.send_modify(|workers| {
+                workers.running -= 1;
+                workers.failure = failure.clone().or(workers.failure.take());
+                // A worker that starts from now on finds new servers.
+                closing = (workers.running == 0).then(|| state.house.restart_servers());
+            });
+            if let Some(closing) = closing {
+                closing.await;
+            }
+        }
+        match failure {
+            Some(why) => Err(Error::WorkerFailed(why)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        if let Some(state) = &self.0 {
+            state.workers.send_modify(|workers| workers.running -= 1);
+        }
+    }
+}

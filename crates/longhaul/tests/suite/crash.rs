@@ -1,0 +1,99 @@
+//! Handlers whose process is killed in the middle of a call: this binary starts itself.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use longhaul::{HandlerError, Runtime, RuntimeBuilder, Status, Task};
+
+/// Where the process that is killed keeps its runs; the test itself has no such variable.
+const FOLDER: &str = "CRASH_TEST_FOLDER";
+
+fn builder(folder: &Path) -> RuntimeBuilder {
+    Runtime::builder().store(format!("sqlite:{}", folder.join("agents.db").display()))
+}
+
+fn task() -> Task {
+    Task::new("dig").input(7).idempotency_key("hole")
+}
+
+/// Says which attempt it is, and digs until the process is killed.
+async fn dig_for_ever(folder: OsString) {
+    let builder = builder(Path::new(&folder)).handler("dig", |request, _| async move {
+        let depth: u32 = request.input()?;
+        writeln!(
+            std::io::stdout(),
+            "attempt {} of {depth}, {}",
+            request.attempt,
+            request.key == request.run.to_string()
+        )?;
+        std::future::pending::<Result<(), HandlerError>>().await
+    });
+    let runtime = builder.open().await.unwrap();
+    let _worker = runtime.worker().spawn();
+    let run = runtime.submit(task()).await.unwrap();
+    run.wait().await.unwrap();
+}
+
+/// Starts the digger, waits until it digs and kills it; what it said.
+fn dig_and_kill(folder: &Path, test: &str) -> String {
+    let mut digger = Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(digger.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    let said = lines.find(|line| line.starts_with("attempt "));
+    digger.kill().unwrap();
+    digger.wait().unwrap();
+    said.expect("it ended before it began to dig")
+}
+
+#[tokio::test]
+async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return dig_for_ever(folder).await;
+    }
+    let test = "suite::crash::a_call_that_was_killed_is_made_again_as_the_second_attempt";
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(dig_and_kill(folder.path(), test), "attempt 1 of 7, true");
+    let builder =
+        builder(folder.path()).handler("dig", |request, _| async move { Ok(request.attempt) });
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(task()).await.unwrap();
+    assert_eq!(run.wait().await.unwrap().data::<u32>().unwrap(), 2);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return dig_for_ever(folder).await;
+    }
+    let test = "suite::crash::a_run_is_blocked_after_three_crashes_at_the_same_place";
+    let folder = tempfile::tempdir().unwrap();
+    for attempt in 1..=3 {
+        let said = dig_and_kill(folder.path(), test);
+        assert_eq!(said, format!("attempt {attempt} of 7, true"));
+    }
+    let builder = builder(folder.path()).handler("dig", |_, _| async move {
+        Err::<(), _>(HandlerError::new("it was called a fourth time"))
+    });
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let run = runtime.submit(task()).await.unwrap();
+    let mut events = run.events();
+    while let Some(entry) = events.next().await {
+        if entry.unwrap().event.kind() == "run.blocked" {
+            break;
+        }
+    }
+    let view = run.view().await.unwrap();
+    assert_eq!(view.status, Status::Blocked, "{view:?}");
+    worker.stop().await.unwrap();
+}

@@ -1,0 +1,142 @@
+//! Workers of one runtime: one after the other, and what their end does to others.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use longhaul::{Agent, Error, Runtime, RuntimeBuilder, Status, Task, models};
+
+/// Where the process that trusts everything works; the test itself has no such variable.
+const FOLDER: &str = "WORKER_TEST_FOLDER";
+
+/// A server of tools in a few lines of shell: it greets, and says so in `started`.
+const SERVER: &str = r#"
+echo started >> started
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+  case "$line" in
+    *'"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hi","version":"1"}}' ;;
+    *'"tools/list"'*) answer '{"tools":[{"name":"greet","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}' ;;
+    *'"tools/call"'*) answer '{"content":[{"type":"text","text":"Hello from the server."}]}' ;;
+  esac
+done
+"#;
+
+async fn greet_with_two_workers(folder: &Path) {
+    let script = "replies: [{ tools: [{ name: 'mcp:hi/greet', input: {} }] }, \
+                  { text: '{{ last_result }}' }]";
+    let builder = Runtime::builder()
+        .store("sqlite::memory:")
+        .project(folder)
+        .model("script", models::scripted("greets", script).unwrap())
+        .agent(Agent::new("greeter").model("script").tool("mcp:hi/greet"));
+    let runtime = builder.open().await.unwrap();
+    for starts in [1, 2] {
+        let worker = runtime.worker().spawn();
+        let other = runtime.worker().spawn();
+        other.stop().await.unwrap();
+        let run = runtime.submit(Task::new("greeter")).await.unwrap();
+        let mut events = run.events();
+        while let Some(entry) = events.next().await {
+            let entry = entry.unwrap();
+            assert_ne!(entry.event.kind(), "run.blocked", "{entry:?}");
+        }
+        let done = run.wait().await.unwrap();
+        assert_eq!(done.status, Status::Completed, "{done:?}");
+        assert!(done.text().unwrap().contains("Hello from"), "{done:?}");
+        worker.stop().await.unwrap();
+        let started = fs::read_to_string(folder.join("started")).unwrap();
+        assert_eq!(started.lines().count(), starts);
+    }
+}
+
+#[tokio::test]
+async fn the_mcp_servers_of_a_project_serve_the_next_worker_too() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return greet_with_two_workers(Path::new(&folder)).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let servers = r#"{ "mcpServers": { "hi": { "command": "sh", "args": ["server.sh"] } } }"#;
+    for (file, text) in [
+        ("longhaul.toml", ""),
+        (".mcp.json", servers),
+        ("server.sh", SERVER),
+    ] {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    // Another process, since a test can't trust a server for this one.
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["suite::worker::the_mcp_servers_of_a_project_serve_the_next_worker_too"])
+        .args(["--exact", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .env("LONGHAUL_TRUST", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+}
+
+fn hello() -> RuntimeBuilder {
+    let builder = Runtime::builder().store("sqlite::memory:");
+    builder.handler("hello", |_, _| async move { Ok("Hello.") })
+}
+
+#[tokio::test]
+async fn a_task_waits_in_its_inbox_for_the_worker_that_takes_from_there() {
+    let runtime = hello().open().await.unwrap();
+    let mail = Task::new("hello").inbox("mail").priority(9);
+    let mail = runtime.submit(mail).await.unwrap();
+    let other = runtime.submit(Task::new("hello")).await.unwrap();
+    let worker = runtime.worker().spawn();
+    other.wait().await.unwrap();
+    worker.stop().await.unwrap();
+    assert_eq!(mail.view().await.unwrap().status, Status::Pending);
+    let worker = runtime.worker().inbox("default").inbox("mail").spawn();
+    assert_eq!(mail.wait().await.unwrap().text().unwrap(), "Hello.");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
+    let runtime = hello().open().await.unwrap();
+    let task = || Task::new("hello").inbox("mail").idempotency_key("one");
+    let run = runtime.submit(task()).await.unwrap();
+    let waiting = tokio::spawn({
+        let run = run.clone();
+        async move { run.wait().await.map(drop) }
+    });
+    let good = runtime.worker().spawn();
+    let bad = runtime.worker().inbox("two\nlines").spawn();
+    let failed = bad.stop().await.unwrap_err();
+    assert_eq!(failed.code(), "worker_failed");
+    assert!(failed.to_string().contains("inbox"), "{failed}");
+    // As long as another one drives, nobody else is told.
+    runtime.submit(task()).await.unwrap();
+    good.stop().await.unwrap();
+    let failed = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    let failed = runtime.submit(task()).await.unwrap_err();
+    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    let mut events = run.events();
+    let first = events.next().await.unwrap().unwrap();
+    assert_eq!(first.event.kind(), "run.created");
+    let failed = loop {
+        match events.next().await.expect("an error is the end") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    assert!(events.next().await.is_none());
+    // The next worker takes over.
+    let worker = runtime.worker().inbox("mail").spawn();
+    let run = runtime.submit(task()).await.unwrap();
+    assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
+    worker.stop().await.unwrap();
+    // What has ended is told whatever becomes of workers.
+    let failed = runtime.worker().inbox("").spawn().stop().await;
+    assert!(failed.is_err());
+    assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
+}
