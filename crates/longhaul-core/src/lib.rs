@@ -12,6 +12,7 @@ pub mod id;
 pub mod message;
 pub mod net;
 pub mod note;
+pub mod oauth;
 pub mod picture;
 pub mod policy;
 pub mod port;

@@ -55,12 +55,13 @@ pub use crate::auth::door::Door;
 pub use crate::auth::error::LoginError;
 pub use crate::auth::flow::{Began, Visit};
 pub use crate::auth::keeper::Standing;
-pub use crate::auth::means::{Login, OAuth};
+pub use crate::auth::means::Login;
 pub use crate::auth::revoke::Forgotten;
 pub use crate::auth::tokens::{unfinished, without_tokens};
 pub use crate::error::McpError;
 pub use crate::listing::Offered;
 pub use crate::spec::{ServerSpec, Way};
+pub use longhaul_core::oauth::OAuth;
 
 /// What a look at a server found.
 #[derive(Debug, Clone, PartialEq)]

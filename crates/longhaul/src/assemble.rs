@@ -5,12 +5,15 @@
 mod adapter;
 mod album;
 mod cassettes;
+#[cfg(feature = "mcp")]
 pub mod clients;
 pub mod eyes;
 mod host;
 pub mod line;
 pub mod menu;
 mod models;
+#[cfg(not(feature = "mcp"))]
+mod no_clients;
 mod ollama;
 pub mod out;
 pub(crate) mod program;
@@ -55,6 +58,8 @@ use crate::assemble::album::Album;
 use crate::assemble::cassettes::Listened;
 use crate::assemble::eyes::Lookouts;
 use crate::assemble::models::ModelShelf;
+#[cfg(not(feature = "mcp"))]
+use crate::assemble::no_clients as clients;
 use crate::assemble::out::Out;
 use crate::assemble::redactor::{ProjectRedactor, known_secrets};
 use crate::assemble::registered::Registered;
@@ -360,9 +365,9 @@ pub fn on_shelf<T>(
     let file = McpFile::of(config);
     let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
     let lack = file.lack();
-    let unserved = lack.as_deref().map(|lack| match file.problems.is_empty() {
-        true => Unserved::Unnamed(lack),
-        false => Unserved::Broken(lack),
+    let unserved = lack.as_deref().map(|lack| match file.unusable() {
+        Some(_) => Unserved::Broken(lack),
+        None => Unserved::Unnamed(lack),
     });
     let models = config.models().names;
     let short_names: Vec<&str> = models.keys().map(String::as_str).collect();

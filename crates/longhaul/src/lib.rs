@@ -2,7 +2,8 @@
 //!
 //! [`Runtime::builder`] opens a store with agents, Rust functions, tools, models and context
 //! providers; `docs/library.md` begins with a whole program. A program names no other crate of
-//! ours. Feature: `server` (the HTTP API and the dashboard inside a program).
+//! ours. Features: `mcp` (tools of MCP servers; on by default) and `server` (the HTTP API and the
+//! dashboard inside a program).
 //!
 //! Never: holds a business rule. It names the concrete parts, puts them
 //! together, and passes words on.

@@ -8,6 +8,7 @@ mod suite {
     mod mcp_file;
     mod mcp_supplies;
     mod open;
+    mod outside;
     mod program;
     mod providers;
     mod runtime;

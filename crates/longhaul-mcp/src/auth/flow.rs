@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::auth::asks::Answer;
-    use crate::auth::means::OAuth;
+    use longhaul_core::oauth::OAuth;
 
     #[derive(Debug)]
     struct Never;

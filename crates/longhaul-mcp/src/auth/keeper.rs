@@ -322,7 +322,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::auth::means::OAuth;
+    use longhaul_core::oauth::OAuth;
 
     #[derive(Debug)]
     struct Never;

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use longhaul_core::oauth::OAuth;
 use longhaul_core::port::tool::{Stay, Tool};
 use longhaul_core::time::Clock;
-use longhaul_mcp::{Checked, Login, McpError, OAuth, ServerSpec, Servers, Way};
+use longhaul_mcp::{Checked, Login, McpError, ServerSpec, Servers, Way};
+pub(crate) use longhaul_mcp::{unfinished, without_tokens};
 
 use crate::assemble::line::{Line, Report, Told, Unheard};
 use crate::assemble::supplies::ready;

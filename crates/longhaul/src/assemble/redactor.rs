@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
 use longhaul_core::redact::Redactor;
-use longhaul_mcp::without_tokens;
 
+use crate::assemble::clients::{unfinished, without_tokens};
 use crate::assemble::providers::Providers;
 use crate::config::settings::Config;
 
@@ -40,11 +40,11 @@ impl Redact for ProjectRedactor {
     }
 
     fn unfinished(&self, text: &str) -> usize {
-        self.0.unfinished(text).max(longhaul_mcp::unfinished(text))
+        self.0.unfinished(text).max(unfinished(text))
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "mcp"))]
 mod tests {
     use std::sync::Arc;
 

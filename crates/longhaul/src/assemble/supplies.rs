@@ -275,10 +275,8 @@ impl Served {
     async fn all(&self, stay: Stay) -> Result<Vec<Equipped>, String> {
         let state = self.now();
         // Nobody knows who all are.
-        if let Some(problem) = state.file.problems.first() {
-            return Err(format!(
-                "{problem}. Mend it, and look with `longhaul mcp ls`."
-            ));
+        if let Some(why) = state.file.unusable() {
+            return Err(format!("{why}."));
         }
         let used = state.file.servers.iter().filter(|server| !server.disabled);
         let asked = join_all(used.map(|server| self.tools(&server.name, None, stay))).await;

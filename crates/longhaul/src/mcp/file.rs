@@ -20,6 +20,10 @@ use crate::mcp::server::{Remark, Server, Way};
 /// More than this is no list of servers.
 const BYTES_MAX: usize = 1 << 20;
 
+/// What is said of every server in a build without the feature `mcp`.
+pub const NO_CLIENT: &str =
+    "this build has no MCP client: enable the feature `mcp` of the crate `longhaul`";
+
 /// The file, as it stood when it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpFile {
@@ -87,12 +91,21 @@ impl McpFile {
         self.hash.is_some() || !self.problems.is_empty()
     }
 
+    /// Why no server can be used, whatever the file names, in words that go on a sentence.
+    pub fn unusable(&self) -> Option<String> {
+        if !cfg!(feature = "mcp") {
+            return Some(NO_CLIENT.to_owned());
+        }
+        let problem = self.problems.first()?;
+        Some(format!(
+            "{problem}: mend it, and look with `longhaul mcp ls`"
+        ))
+    }
+
     /// Why there is no server at all, in words that go on a sentence; none: there is one.
     pub fn lack(&self) -> Option<String> {
-        if let Some(problem) = self.problems.first() {
-            return Some(format!(
-                "{problem}: mend it, and look with `longhaul mcp ls`"
-            ));
+        if let Some(why) = self.unusable() {
+            return Some(why);
         }
         if !self.servers.is_empty() {
             return None;
@@ -111,10 +124,8 @@ impl McpFile {
     /// # Errors
     /// There is none, or the file is broken, in a sentence that says what to mend.
     pub fn find(&self, name: &str) -> Result<&Server, String> {
-        if let Some(problem) = self.problems.first() {
-            return Err(format!(
-                "{problem}. Mend it, and look with `longhaul mcp ls`."
-            ));
+        if let Some(why) = self.unusable() {
+            return Err(format!("{why}."));
         }
         let found = self.servers.iter().find(|server| server.name == name);
         found.ok_or_else(|| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use longhaul_mcp::OAuth;
+use longhaul_core::oauth::OAuth;
 
 use crate::config::env::Env;
 use crate::mcp::expand::{Unfilled, expand};

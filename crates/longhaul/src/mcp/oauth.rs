@@ -1,6 +1,6 @@
 //! What `.mcp.json` says of logging in at a server, under `oauth`.
 
-use longhaul_mcp::OAuth;
+use longhaul_core::oauth::OAuth;
 use serde_json::value::RawValue;
 
 use crate::mcp::sheet::{Object, Sheet};

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_core::oauth::OAuth;
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
-use longhaul_mcp::OAuth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

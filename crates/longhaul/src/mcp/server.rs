@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use longhaul_core::oauth::OAuth;
 use longhaul_core::time::Millis;
-use longhaul_mcp::OAuth;
 
 use crate::mcp::expand::variables;
 use crate::written::Place;

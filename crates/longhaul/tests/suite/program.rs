@@ -3,29 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use longhaul::{HandlerError, Runtime, Task};
 
-const MANIFEST: &str = r#"
-[package]
-name = "longhaul-first-program"
-version = "0.0.0"
-edition = "2024"
-
-[dependencies]
-longhaul = { path = "LONGHAUL" }
-tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
-
-[workspace]
-"#;
-
-/// The folder of the library's manifest, and that of the workspace.
-fn folders() -> (&'static Path, &'static Path) {
-    let library = Path::new(env!("CARGO_MANIFEST_DIR"));
-    (library, library.ancestors().nth(2).expect("a workspace"))
-}
+use super::outside::{build, folders};
 
 /// The first Rust of the document.
 fn first_program() -> String {
@@ -34,42 +17,6 @@ fn first_program() -> String {
     let (_, from) = document.split_once("```rust program\n").expect("a program");
     let (program, _) = from.split_once("```").expect("its end");
     program.to_owned()
-}
-
-/// Builds the program. What others wrote is built already, in the target directory of these
-/// tests: the same versions, and the same profile.
-fn build(folder: &Path) -> PathBuf {
-    let (library, workspace) = folders();
-    let whole = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-    let (_, profile) = whole.split_once("[profile.dev]").expect("a profile");
-    let manifest = MANIFEST.replace("LONGHAUL", library.to_str().unwrap());
-    fs::write(
-        folder.join("Cargo.toml"),
-        format!("{manifest}\n[profile.dev]{profile}"),
-    )
-    .unwrap();
-    fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    fs::create_dir(folder.join("src")).unwrap();
-    fs::write(folder.join("src/main.rs"), first_program()).unwrap();
-    let this = std::env::current_exe().unwrap();
-    let target = this.ancestors().nth(3).expect("a target directory");
-    let mut cargo = Command::new(env!("CARGO"));
-    // Build scripts run again when these change, and everything after them is built again.
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-            cargo.env_remove(&*name);
-        }
-    }
-    let built = cargo
-        .args(["build", "--offline", "--quiet"])
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", target)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{said}");
-    target.join("debug/longhaul-first-program")
 }
 
 fn start(program: &Path, folder: &Path) -> (Child, impl Iterator<Item = String> + use<>) {
@@ -94,7 +41,7 @@ fn the_first_program_has_ten_lines() {
 async fn the_first_program_goes_on_where_it_was_killed_and_does_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = build(folder);
+    let program = build("longhaul-first-program", &first_program(), folder);
     let file = |name: &str| folder.join(name);
     fs::write(file("one.txt"), "to be or").unwrap();
     fs::write(file("three.txt"), "the rest is silence").unwrap();
