@@ -4,24 +4,23 @@
 //! Never: changes a line that stands, follows a link, or stumbles over a last
 //! line that a crash has torn.
 
-mod index;
-
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_core::raw::Hash;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
-use tracing::{debug, trace};
 
 use crate::handle::{is_regular, lock, open_file};
-use crate::jsonl::index::Index;
 use crate::location::Location;
 use crate::place::Trouble;
 
@@ -32,82 +31,137 @@ const OPEN_TRIES: u32 = 10;
 /// Maximum number of bytes at the end of the file that are read line by line
 /// instead of being in the index.
 const TAIL_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes before the end of the indexed part by which a file is known again.
+const CHECK_BYTES: u64 = 256;
 
-/// Where the file is.
+/// Where the file is, and what this process has indexed of it. Clones share both.
 #[derive(Debug, Clone)]
-pub(crate) struct Jsonl(Arc<Location>);
+pub(crate) struct Jsonl {
+    location: Arc<Location>,
+    index: Arc<Mutex<Index>>,
+}
 
 impl Jsonl {
     pub(crate) fn new(location: Location) -> Self {
-        Self(Arc::new(location))
+        Self {
+            location: Arc::new(location),
+            index: Arc::default(),
+        }
     }
 
     /// The path, for messages.
     pub(crate) fn path(&self) -> String {
-        self.0.path().display().to_string()
+        self.location.path().display().to_string()
     }
 
     /// Opens the file while nobody else does; made where it is missing.
     pub(crate) fn hold(&self) -> Result<Held, Trouble> {
-        let (folder, name) = self.0.make_parent()?;
+        let (folder, name) = self.location.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open(folder, name, OFlags::CREATE)?;
+        let held = self.open(&folder, name, OFlags::CREATE)?;
         if is_new {
-            sys::fsync(&held.folder)?;
+            sys::fsync(&folder)?;
         }
         Ok(held)
     }
 
     /// Opens the file while nobody else does, if it is there.
     pub(crate) fn hold_if_there(&self) -> Result<Option<Held>, Trouble> {
-        let (folder, name) = match self.0.open_parent() {
+        let (folder, name) = match self.location.open_parent() {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened?,
         };
-        match open(folder, name, OFlags::empty()) {
+        match self.open(&folder, name, OFlags::empty()) {
             Err(Trouble::Missing) => Ok(None),
             held => held.map(Some),
         }
     }
+
+    fn open(&self, folder: &OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
+        let file = open(folder, name, more)?;
+        let index = Arc::clone(&self.index);
+        Ok(Held { file, index })
+    }
 }
 
 /// Opens the file `name` in `folder`, and locks it.
-fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
+fn open(folder: &OwnedFd, name: &OsStr, more: OFlags) -> Result<File, Trouble> {
     let flags = OFlags::RDWR | OFlags::APPEND | more;
     for _ in 0..OPEN_TRIES {
-        let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
+        let (handle, open) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
         if !is_regular(&open) {
             return Err(Trouble::Strange);
         }
         let file = File::from(handle);
-        let is_locked = lock(&file)?;
+        lock(&file)?;
         // Somebody may have moved or removed it while the lock was waited for.
-        let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let named = sys::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
         if named.is_ok_and(is_same) {
-            return Ok(Held {
-                file,
-                folder,
-                index: is_locked.then(|| index_name(name)),
-            });
+            return Ok(file);
         }
     }
     Err(Trouble::Busy)
-}
-
-/// The name of a file's index. It is closed to agents.
-fn index_name(name: &OsStr) -> OsString {
-    format!(".longhaul-{}.index", name.to_string_lossy()).into()
 }
 
 /// The open file. The lock ends with it, so with a crash too.
 #[derive(Debug)]
 pub(crate) struct Held {
     file: File,
-    /// The folder of the file and of its index.
-    folder: OwnedFd,
-    /// Name of the index; `None` without a lock, under which alone it is used.
-    index: Option<OsString>,
+    index: Arc<Mutex<Index>>,
+}
+
+/// Where the lines of each key begin. It is kept in memory and is made again for a file that was
+/// replaced, truncated or edited.
+#[derive(Debug, Default)]
+struct Index {
+    /// Device and inode of the file.
+    file: (u64, u64),
+    /// Number of bytes of the file, from its start, whose lines are here.
+    covered: u64,
+    /// Hash of the bytes before `covered`.
+    check: Option<Hash>,
+    hasher: RandomState,
+    /// Hashes of keys, each with the offset of a line.
+    offsets: BTreeSet<(u64, u64)>,
+}
+
+impl Index {
+    /// Forgets everything unless it describes this file as it is now.
+    fn refresh(&mut self, file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        let now = (found.dev(), found.ino());
+        let is_same = self.file == now
+            && self.covered <= found.len()
+            && self.check == Some(check(file, self.covered)?);
+        if !is_same {
+            *self = Self {
+                file: now,
+                check: Some(check(file, 0)?),
+                ..Self::default()
+            };
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: &str, offset: u64) {
+        self.offsets.insert((self.hasher.hash_one(key), offset));
+    }
+
+    /// Where lines with this key may begin, in the file's order.
+    fn find(&self, key: &str) -> impl Iterator<Item = u64> {
+        let hash = self.hasher.hash_one(key);
+        let found = self.offsets.range((hash, 0)..=(hash, u64::MAX));
+        found.map(|(_, offset)| *offset)
+    }
+}
+
+/// Hash of the bytes before `covered`.
+fn check(file: &File, covered: u64) -> io::Result<Hash> {
+    let start = covered.saturating_sub(CHECK_BYTES);
+    let mut bytes = vec![0; usize::try_from(covered - start).unwrap_or_default()];
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(Hash::of(&bytes))
 }
 
 /// The lines of one key, in the file's order.
@@ -139,51 +193,35 @@ impl Held {
     /// Every line that has this key; what is no JSON is passed over. However long the
     /// file is, little of it is read.
     pub(crate) fn find(&self, key: &str) -> Result<Found, Trouble> {
-        let length = self.file.metadata()?.len();
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        index.refresh(&self.file)?;
         let mut found = Found::default();
-        let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
-            self.scan(0, key, &mut found)?;
-            return Ok(found);
-        };
-        if let Err(why) = self.look_up(index, key, &mut found) {
-            debug!(index = %index.display(), %why, "index not usable; the whole file is read");
-            found = Found::default();
-            self.scan(0, key, &mut found)?;
-        }
-        trace!(bytes = found.bytes_read, "looked for a key");
-        Ok(found)
-    }
-
-    fn look_up(&self, index: &OsStr, key: &str, found: &mut Found) -> io::Result<()> {
-        let mut index = Index::open((&self.folder, index), &self.file)?;
-        if self.file.metadata()?.len() - index.covered() > TAIL_BYTES_MAX {
-            let mut whole = index.covered();
-            found.bytes_read += self.lines(index.covered(), |offset, line| {
+        if self.file.metadata()?.len() - index.covered > TAIL_BYTES_MAX {
+            let mut covered = index.covered;
+            found.bytes_read += self.lines(covered, |offset, line| {
                 if let Ok(Keyed { key }) = serde_json::from_slice(line) {
-                    index.add(&key, offset)?;
+                    index.add(&key, offset);
                 }
                 if line.ends_with(b"\n") {
-                    whole = offset + line.len() as u64;
+                    covered = offset + line.len() as u64;
                 }
-                Ok(())
             })?;
-            index.cover(whole)?;
+            index.check = Some(check(&self.file, covered)?);
+            index.covered = covered;
         }
-        for offset in index.find(key)? {
+        for offset in index.find(key) {
             let line = self.line_at(offset)?;
             found.bytes_read += line.len() as u64;
             found.lines.extend(keyed(&line, key));
         }
-        self.scan(index.covered(), key, found)
+        self.scan(index.covered, key, &mut found)?;
+        Ok(found)
     }
 
     /// Reads the lines from an offset on that have this key.
     fn scan(&self, from: u64, key: &str, found: &mut Found) -> io::Result<()> {
         let lines = &mut found.lines;
-        found.bytes_read += self.lines(from, |_, line| {
-            lines.extend(keyed(line, key));
-            Ok(())
-        })?;
+        found.bytes_read += self.lines(from, |_, line| lines.extend(keyed(line, key)))?;
         Ok(())
     }
 
@@ -197,11 +235,7 @@ impl Held {
 
     /// Shows each line from an offset on, with where it begins; returns how many bytes
     /// were read.
-    fn lines(
-        &self,
-        from: u64,
-        mut seen: impl FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> io::Result<u64> {
+    fn lines(&self, from: u64, mut seen: impl FnMut(u64, &[u8])) -> io::Result<u64> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(from))?;
         let mut reader = BufReader::with_capacity(64 * 1024, file);
@@ -214,7 +248,7 @@ impl Held {
             if count == 0 {
                 return Ok(offset - from);
             }
-            seen(offset, &line)?;
+            seen(offset, &line);
             offset += count as u64;
         }
     }

@@ -25,10 +25,6 @@ impl Fixture {
         self.lines.path().into()
     }
 
-    fn index(&self) -> PathBuf {
-        self.dir.path().join(".longhaul-box.jsonl.index")
-    }
-
     /// Appends lines as another process would, without a lookup between them.
     fn append(&self, numbers: std::ops::Range<u32>) {
         let mut text = String::new();
@@ -102,11 +98,23 @@ fn every_line_is_taken_into_the_index_once() {
 }
 
 #[test]
-fn a_short_file_needs_no_index() {
+fn another_process_finds_the_same_lines() {
+    let mut fixture = Fixture::new();
+    for total in [100, 2_000] {
+        fixture.append(total / 2..total);
+        fixture.check(&[total / 2, total - 1], &[total]);
+        fixture.lines = Jsonl::new(fixture.path().into());
+        fixture.check(&[total / 2, total - 1], &[total]);
+        fs::remove_file(fixture.path()).unwrap();
+    }
+}
+
+#[test]
+fn nothing_but_the_lines_is_written() {
     let fixture = Fixture::new();
-    fixture.append(0..100);
-    fixture.check(&[0, 99], &[100]);
-    assert!(!fixture.index().exists());
+    fixture.append(0..2_000);
+    fixture.check(&[0, 1_999], &[2_000]);
+    assert_eq!(fs::read_dir(fixture.dir.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -151,58 +159,6 @@ fn a_file_that_was_replaced_or_cut_gets_a_new_index() {
 
     fs::remove_file(fixture.path()).unwrap();
     fixture.check(&[], &[8_000]);
-}
-
-#[test]
-fn an_index_that_is_damaged_or_no_file_hides_no_line() {
-    let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0, 1_999], &[]);
-    for damage in [&b""[..], b"not an index", &[0; 100_000]] {
-        fs::write(fixture.index(), damage).unwrap();
-        fixture.check(&[0, 1_000, 1_999], &[2_000]);
-    }
-    // Cut off behind its header.
-    let whole = fs::read(fixture.index()).unwrap();
-    fs::write(fixture.index(), &whole[..4_096]).unwrap();
-    fixture.check(&[0, 1_000, 1_999], &[2_000]);
-
-    let other = fixture.dir.path().join("other");
-    fs::write(&other, "keep").unwrap();
-    fs::remove_file(fixture.index()).unwrap();
-    std::os::unix::fs::symlink(&other, fixture.index()).unwrap();
-    fixture.check(&[0, 1_999], &[2_000]);
-    assert_eq!(fs::read_to_string(other).unwrap(), "keep");
-}
-
-#[test]
-fn an_index_that_a_crash_left_behind_its_file_catches_up() {
-    let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0], &[]);
-    let before = fs::read(fixture.index()).unwrap();
-    fixture.append(2_000..4_000);
-    fixture.check(&[3_999], &[]);
-    // The slots of the second batch reached the disk, the header did not.
-    let after = fs::read(fixture.index()).unwrap();
-    let mut torn = after.clone();
-    torn[..64].copy_from_slice(&before[..64]);
-    fs::write(fixture.index(), torn).unwrap();
-    fixture.check(&[0, 1_999, 2_000, 3_999], &[4_000]);
-    // Slots that were there already are counted as used.
-    assert!(fs::read(fixture.index()).unwrap() == after);
-}
-
-#[test]
-fn an_index_without_a_free_slot_hides_no_line() {
-    let fixture = Fixture::new();
-    fixture.append(0..1_000);
-    fixture.check(&[0], &[]);
-    let mut full = fs::read(fixture.index()).unwrap();
-    full[64..].fill(0xfe);
-    fs::write(fixture.index(), full).unwrap();
-    fixture.append(1_000..2_000);
-    fixture.check(&[1_000, 1_999], &[2_000]);
 }
 
 #[test]
