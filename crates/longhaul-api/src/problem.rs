@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A problem: what is wrong, why, and what helps.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema,
+)]
+#[error("{detail}")]
 pub struct Problem {
     /// Which problem, as a URI that need not lead anywhere.
     #[serde(rename = "type", default)]

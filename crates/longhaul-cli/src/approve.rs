@@ -7,10 +7,10 @@ use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
 use longhaul_core::raw::{RawJson, check_readable};
 
-use crate::answering::{Answering, DIGEST_LETTERS};
+use crate::answer::{AnswerFlow, DIGEST_LETTERS};
 use crate::card::whole_card;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::{name, plain, say};
 
 /// The longest input that is read.
@@ -63,7 +63,7 @@ enum Reach {
 
 impl Approve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        name::at_gate(&self.gate, async |desk, gate| {
+        name::at_gate(&self.gate, async |client, gate| {
             can_be_approved(&gate)?;
             let decision = match &self.edit {
                 Some(said) => Decision::Edit(edited(said)?),
@@ -77,13 +77,12 @@ impl Approve {
                 return Ok(Exit::Person);
             }
             let json = self.json;
-            let answering = Answering { desk, gate, json };
-            let mut answer = answering.answer(decision, self.note.clone());
-            answer.scope = match self.reach {
+            let answering = AnswerFlow { client, gate, json };
+            let scope = match self.reach {
                 Reach::Once => Scope::Once,
                 Reach::Run => Scope::Run,
             };
-            answering.give(answer).await
+            answering.send(decision, scope, self.note.clone()).await
         })
     }
 
@@ -124,7 +123,7 @@ fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
         "{id} is no approval, it takes {}: {ask}",
         takes.join(" or ")
     );
-    let failure = Failure::usage(words);
+    let failure = CliError::usage(words);
     Err(match is_in_vain(&gate.tags) {
         true => failure.hint("end the run", format!("longhaul cancel {}", gate.run)),
         false => failure.hint("answer it", format!("longhaul answer {id} TEXT")),
@@ -133,9 +132,9 @@ fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
 }
 
 /// Why there is no yes without having seen it.
-fn unseen(gate: &GateView) -> Failure {
+fn unseen(gate: &GateView) -> CliError {
     let id = gate.id;
-    let failure = Failure::usage(format!(
+    let failure = CliError::usage(format!(
         "an approval is of what was seen, and here is no terminal to show {id} on"
     ))
     .hint("look at it", format!("longhaul gates show {id}"));
@@ -160,7 +159,7 @@ fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
     let look = format!("longhaul gates show {id}");
     let Some(standing) = gate.digest else {
         let words = format!("{id} has no digest: nothing is frozen");
-        return Err(Failure::usage(words)
+        return Err(CliError::usage(words)
             .hint("approve it", format!("longhaul approve {id} --yes"))
             .into());
     };
@@ -169,11 +168,11 @@ fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
         let words = format!(
             "--digest {said}: give all of it, or its first {DIGEST_LETTERS} letters or more"
         );
-        return Err(Failure::usage(words).hint("look at it", look).into());
+        return Err(CliError::usage(words).hint("look at it", look).into());
     }
     if !standing.to_string().starts_with(&said.to_ascii_lowercase()) {
         let words = format!("{said} is not the digest of what {id} asks now: look again");
-        return Err(Failure::usage(words).hint("look at it", look).into());
+        return Err(CliError::usage(words).hint("look at it", look).into());
     }
     Ok(())
 }
@@ -187,7 +186,7 @@ fn edited(said: &str) -> anyhow::Result<RawJson> {
     let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
     readable.and_then(|()| parsed()).map_err(|bad| {
         let words = format!("--edit is no JSON: {bad}");
-        Failure::usage(words)
+        CliError::usage(words)
             .hint(
                 "write all of the input",
                 "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'",

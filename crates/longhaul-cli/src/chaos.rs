@@ -27,8 +27,8 @@ use crate::chaos::judge::tally::Tally;
 use crate::chaos::scorecard::Scorecard;
 use crate::chaos::scratch::Scratch;
 use crate::chaos::storm::{Log, Plan, Storm, journals};
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::{runtime, say};
 
 const EXAMPLES: &str = "Examples:
@@ -103,7 +103,7 @@ impl Chaos {
             folder,
         };
         match self.json {
-            true => say::json(&card.as_json().to_string())?,
+            true => say::json(&card.as_json())?,
             false => say::data(&card.as_text())?,
         }
         Ok(match tally.holds() {
@@ -153,7 +153,7 @@ impl Chaos {
     fn may_begin(&self, house: &House, plan: &Plan) -> anyhow::Result<()> {
         let name = &plan.task.agent;
         let found = house.loaded.find(name).map_err(|error| {
-            Failure::usage(error.to_string()).hint("all agents", "longhaul agents")
+            CliError::usage(error.to_string()).hint("all agents", "longhaul agents")
         })?;
         consent::ask(house, &found.agent, self.yes)?;
         if !self.json {

@@ -8,11 +8,10 @@ use clap::{Parser, Subcommand};
 use longhaul_engine::clock::SystemClock;
 
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::{
-    agents, answer, approve, bench, cancel, chaos, config, db, demo, dev, export, gates, keys, log,
-    ls, mcp, memory, mock_model, models, pause, reject, resume, run, serve, show, steer, submit,
-    trust, version, watch, why, worker,
+    agents, answer, approve, bench, chaos, config, db, demo, error, export, gates, keys, log, ls,
+    mcp, memory, mock_model, models, run, run_commands, serve, show, steer, submit, trust, version,
+    watch, why, worker,
 };
 
 const SERVER: &str = "A server is asked instead of this folder's store when it is named:
@@ -27,13 +26,30 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// In the order of a day: start, look, steer, decide, define, administer.
-#[derive(Debug, Subcommand)]
-enum Command {
+/// Declares the commands once: what is typed, and what runs.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident($command:ty),)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($(#[$attribute])* $name($command),)*
+        }
+
+        impl Command {
+            fn run(&self) -> anyhow::Result<Exit> {
+                match self {
+                    $(Self::$name(command) => Ok(command.run()?.into()),)*
+                }
+            }
+        }
+    };
+}
+
+// In the order of a day: start, look, steer, decide, define, administer.
+commands! {
     /// Shows an agent at work, an approval, a SIGKILL and a recovery; needs no key
     Demo(demo::Demo),
     /// Server and driver in one, for writing agents: reads them again when they change
-    Dev(dev::Dev),
+    Dev(serve::Dev),
     /// Server and driver in one, for production
     Serve(serve::Serve),
     /// Submits a task and follows it to its end; drives if nobody does
@@ -55,18 +71,18 @@ enum Command {
     /// Writes a message to a run, and says what became of it
     Steer(steer::Steer),
     /// Lets runs stand still
-    Pause(pause::Pause),
+    Pause(run_commands::Pause),
     /// Lets runs go on, maybe with more to spend
-    Resume(resume::Resume),
+    Resume(run_commands::Resume),
     /// Ends runs
-    Cancel(cancel::Cancel),
+    Cancel(run_commands::Cancel),
     /// What waits for a person
     #[command(alias = "approvals")]
     Gates(gates::Gates),
     /// Says yes to exactly what was shown
     Approve(approve::Approve),
     /// Says no, and maybe why
-    Reject(reject::Reject),
+    Reject(answer::Reject),
     /// Answers a question
     Answer(answer::Answer),
     /// Which agents there are, and what is wrong with them
@@ -105,46 +121,15 @@ impl Cli {
         if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
             log::warnings();
         }
-        let done = match self.command {
-            _ if SystemClock.is_before_1970() => Err(fail::clock_before_1970()),
-            Command::Demo(demo) => demo.run(),
-            Command::Dev(dev) => dev.run(),
-            Command::Serve(serve) => serve.run(),
-            Command::Run(run) => run.run(),
-            Command::Submit(submit) => submit.run(),
-            Command::Worker(worker) => worker.run(),
-            Command::Ls(ls) => ls.run(),
-            Command::Show(show) => show.run(),
-            Command::Export(export) => export.run(),
-            Command::Watch(watch) => watch.run(),
-            Command::Why(why) => why.run(),
-            Command::Steer(steer) => steer.run(),
-            Command::Pause(pause) => pause.run(),
-            Command::Resume(resume) => resume.run(),
-            Command::Cancel(cancel) => cancel.run(),
-            Command::Gates(gates) => gates.run(),
-            Command::Approve(approve) => approve.run(),
-            Command::Reject(reject) => reject.run(),
-            Command::Answer(answer) => answer.run(),
-            Command::Agents(agents) => agents.run().map(|()| Exit::Done),
-            Command::Models(models) => models.run(),
-            Command::Mcp(mcp) => mcp.run(),
-            Command::Trust(trust) => trust.run(),
-            Command::Memory(memory) => memory.run(),
-            Command::Keys(keys) => keys.run(),
-            Command::Db(db) => db.run(),
-            Command::Config(config) => config.run().map(|()| Exit::Done),
-            Command::Bench(bench) => bench.run().map(|()| Exit::Done),
-            Command::Chaos(chaos) => chaos.run(),
-            Command::MockModel(mock) => mock.run(),
-            Command::Version(version) => version.run().map(|()| Exit::Done),
+        let done = match SystemClock.is_before_1970() {
+            true => Err(error::clock_before_1970().into()),
+            false => self.command.run(),
         };
         match done {
             Ok(exit) => exit.into(),
             Err(error) => {
                 log::failed(&error);
-                let failure = error.downcast_ref::<Failure>();
-                failure.map_or(Exit::Usage, |failure| failure.exit).into()
+                error::exit(&error).into()
             }
         }
     }

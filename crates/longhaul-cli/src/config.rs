@@ -75,7 +75,7 @@ impl Show {
                 };
                 (path, value)
             });
-            return say::json(&json!(pairs.collect::<Map<_, _>>()).to_string());
+            return say::json(&json!(pairs.collect::<Map<_, _>>()));
         }
         let said =
             |(path, value, _): &(String, serde_json::Value, String)| format!("{path} = {value}");
@@ -136,16 +136,13 @@ impl Path {
         let data = here::config(&here).map(|config| config.data());
         let there = |path: &std::path::Path| path.is_file();
         if self.json {
-            say::json(
-                &json!({
-                    "root": root,
-                    "in_project": here.project().is_some(),
-                    "project_file": { "path": file, "there": there(&file) },
-                    "user_file": user.as_ref().map(|path| json!({ "path": path, "there": there(path) })),
-                    "data": data.as_ref().ok(),
-                })
-                .to_string(),
-            )?;
+            say::json(&json!({
+                "root": root,
+                "in_project": here.project().is_some(),
+                "project_file": { "path": file, "there": there(&file) },
+                "user_file": user.as_ref().map(|path| json!({ "path": path, "there": there(path) })),
+                "data": data.as_ref().ok(),
+            }))?;
             return data.map(|_| ());
         }
         let missing = |path: &std::path::Path| if there(path) { "" } else { "  (not there)" };

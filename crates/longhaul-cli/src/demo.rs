@@ -9,7 +9,7 @@ mod stage;
 pub(crate) mod worker;
 
 use clap::Args;
-use longhaul::assemble::{Opening, open};
+use longhaul::assemble::open;
 use longhaul_engine::Task;
 use longhaul_store::Role;
 
@@ -17,7 +17,8 @@ use crate::demo::project::Project;
 use crate::demo::stage::Stage;
 use crate::exit::Exit;
 use crate::me::me;
-use crate::{fail, here, runtime, say};
+use crate::open::opening;
+use crate::{here, runtime, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul demo                    in ./longhaul-demo, or in .longhaul/demo of a project
@@ -36,13 +37,7 @@ impl Demo {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let project = Project::make(&here::surroundings()?)?;
         let config = here::config(&project.surroundings())?;
-        let opening = Opening {
-            role: Role::Outsider,
-            holder: "longhaul demo".to_owned(),
-            fatal: None,
-            recorder: None,
-        };
-        let house = open(config, opening).map_err(fail::assemble)?;
+        let house = open(config, opening(Role::Outsider))?;
         banner(&project)?;
         runtime::driving()?.block_on(async {
             let task = Task {
@@ -50,7 +45,7 @@ impl Demo {
                 model: Some(project::MODEL.to_owned()),
                 ..Task::new(project::AGENT, "Tidy my inbox of notes")
             };
-            let run = house.longhaul.submit(task).await.map_err(fail::engine)?;
+            let run = house.longhaul.submit(task).await?;
             say::data(&format!("  {run}  {}\n", project::AGENT))?;
             let mut stage = Stage::set(&house, &project, run)?;
             let shown = tokio::select! {

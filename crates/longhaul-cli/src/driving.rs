@@ -13,8 +13,8 @@ use longhaul_engine::stop::Stop;
 use longhaul_engine::worker::Worker;
 use tokio::task::{JoinError, JoinHandle};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::interrupts::Interrupts;
 use crate::say;
 
@@ -37,10 +37,10 @@ impl Driving {
     /// serves the inbox where that one queues.
     pub(crate) async fn start(house: &House, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&house.config).map_err(|bad| {
-            Failure::usage(format!("[worker] inboxes: {bad}"))
+            CliError::usage(format!("[worker] inboxes: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
-        let row = house.longhaul.row(run).await.map_err(fail::engine)?;
+        let row = house.longhaul.row(run).await?;
         if !options.inboxes.contains(&row.inbox) {
             options.inboxes.insert(0, row.inbox);
         }
@@ -66,8 +66,8 @@ impl Driving {
         let ended = (&mut self.worker).await;
         self.broke = true;
         match ended {
-            Ok(Err(error)) => fail::engine(error),
-            Ok(Ok(())) => Failure::usage("the worker ended without a word").into(),
+            Ok(Err(error)) => error.into(),
+            Ok(Ok(())) => CliError::usage("the worker ended without a word").into(),
             Err(panic) => broken(&panic),
         }
     }
@@ -120,14 +120,14 @@ impl Driving {
 fn ended(done: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
     match done {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(fail::engine(error)),
+        Ok(Err(error)) => Err(error.into()),
         Err(panic) => Err(broken(&panic)),
     }
 }
 
 /// Runs go on with the next driver, whatever became of this one.
 fn broken(panic: &JoinError) -> anyhow::Error {
-    Failure::usage(format!("the worker broke: {panic}"))
+    CliError::usage(format!("the worker broke: {panic}"))
         .exit(Exit::Busy)
         .into()
 }

@@ -12,7 +12,7 @@ use longhaul_api::history::{HISTORY_BYTES_MAX, history};
 use longhaul_core::message::Message;
 use longhaul_engine::Task;
 
-use crate::fail::Failure;
+use crate::error::CliError;
 use crate::here;
 use crate::open::drive_forgetting;
 use crate::submit::prepare;
@@ -80,7 +80,7 @@ impl EphemeralArgs {
         let Some(file) = &self.history else {
             return Ok(Vec::new());
         };
-        let wrong = |why: String| Failure::usage(format!("--history {}: {why}", file.display()));
+        let wrong = |why: String| CliError::usage(format!("--history {}: {why}", file.display()));
         if is_taken && file == Path::new(STDIN) {
             let why = "stdin is the input already: put one of them into a file";
             return Err(wrong(why.to_owned()).into());

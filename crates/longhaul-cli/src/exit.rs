@@ -32,6 +32,13 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
+/// A command that returns nothing has done what was asked.
+impl From<()> for Exit {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {

@@ -11,10 +11,8 @@ use longhaul_engine::handle::Came;
 use longhaul_model::cassette::{Header, Recorder};
 use serde_json::json;
 
-use crate::desk::Desk as _;
-use crate::desk::here::Here;
-use crate::exit::Exit;
-use crate::fail::{self, Failure};
+use crate::client::RunClient;
+use crate::error::CliError;
 use crate::{here, name, open, runtime, say};
 
 const EXAMPLES: &str = "Examples:
@@ -40,54 +38,48 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let house = open::look_if_there()?.ok_or_else(open::nothing_here)?;
         // The secrets that are left out may stand in the project's `.env`.
         let secrets = here::quiet_config(&here::with_env_file(here::surroundings()?)?)?;
-        let desk = Here::new(&house.longhaul);
+        let client = RunClient::local(&house.longhaul);
         runtime::small()?.block_on(async {
-            let run = name::run(&desk, &self.run).await?;
-            let view = desk.show(run).await.map_err(fail::about_run(run))?;
+            let run = name::run(&client, &self.run).await?;
+            let view = client.show(run).await?;
             if !view.status.is_terminal() {
                 let words = format!("{run} has not ended, so its conversation is not whole");
-                return Err(Failure::usage(words)
+                return Err(CliError::usage(words)
                     .hint("follow it", format!("longhaul watch {run}"))
                     .into());
             }
             let path = self.path(&house.config, run)?;
             let folder = cassette_folder(&house.config);
             let recorder = Recorder::new(known_secrets(&secrets));
-            let opened = recorder.open(&folder);
-            opened
-                .with_context(|| format!("no cassette can be written to {}", folder.display()))?;
-            let now = house.longhaul.now().await.map_err(fail::engine)?;
+            let unwritten = || format!("no cassette can be written to {}", folder.display());
+            recorder.open(&folder).with_context(unwritten)?;
+            let now = house.longhaul.now().await?;
             let header = Header::new(run.to_string(), view.agent, now.to_string());
+            let unwritten = || format!("{} can't be written", path.display());
             recorder
                 .begin(run, &header, &path)
-                .with_context(|| format!("{} can't be written", path.display()))?;
-            let told = house.longhaul.exchanges(run, |ask, came| match came {
+                .with_context(unwritten)?;
+            let exchanges = house.longhaul.exchanges(run, |ask, came| match came {
                 Came::Reply(answered) => recorder.note(ask, &Ok(answered)),
                 Came::Failure(failure) => recorder.note(ask, &Err(failure)),
                 Came::CutOff => recorder.note_cut_off(ask),
             });
-            told.await.map_err(fail::engine)?;
-            let written = recorder.finish();
-            let written =
-                written.with_context(|| format!("{} can't be written", path.display()))?;
+            exchanges.await?;
+            let written = recorder.finish().with_context(unwritten)?;
             let Some((path, exchanges)) = written else {
                 let words = format!("{run} has asked no model, so there is nothing to export");
-                return Err(Failure::usage(words).into());
+                return Err(CliError::usage(words).into());
             };
-            match self.json {
-                true => say::json(
-                    &json!({ "run": run, "cassette": path, "exchanges": exchanges }).to_string(),
-                )?,
-                false => {
-                    say::data(&path.display().to_string())?;
-                    say::talk(&format!("{exchanges} exchanges of {run}"));
-                }
+            if self.json {
+                return say::json(&json!({ "run": run, "cassette": path, "exchanges": exchanges }));
             }
-            Ok(Exit::Done)
+            say::data(&path.display().to_string())?;
+            say::talk(&format!("{exchanges} exchanges of {run}"));
+            Ok(())
         })
     }
 
@@ -98,6 +90,6 @@ impl Export {
     ) -> anyhow::Result<std::path::PathBuf> {
         let name = self.cassette.as_deref().filter(|name| !name.is_empty());
         let name = name.map_or_else(|| run.to_string(), str::to_owned);
-        cassette_file(config, &name).map_err(|why| Failure::usage(why).into())
+        cassette_file(config, &name).map_err(|why| CliError::usage(why).into())
     }
 }

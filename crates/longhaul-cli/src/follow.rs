@@ -10,12 +10,12 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::is_in_vain;
 use longhaul_core::status::{Status, Wait};
 
-use crate::desk::{Desk, Following};
+use crate::client::{EventStream, RunClient};
 use crate::mark::mark;
 use crate::paint::Tone;
 use crate::person::{Person, Said};
+use crate::say;
 use crate::teller::Teller;
-use crate::{fail, say};
 
 /// How somebody follows.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,9 +57,9 @@ pub(crate) enum Over {
 
 /// Follows a run from after a place on.
 pub(crate) struct Follower<'a> {
-    desk: &'a dyn Desk,
+    client: &'a RunClient,
     run: RunId,
-    following: Box<dyn Following>,
+    following: EventStream,
     manner: Manner,
     teller: Teller,
     person: Person,
@@ -73,19 +73,19 @@ pub(crate) struct Follower<'a> {
 
 impl<'a> Follower<'a> {
     pub(crate) async fn new(
-        desk: &'a dyn Desk,
+        client: &'a RunClient,
         run: RunId,
         after: Seq,
         manner: Manner,
     ) -> anyhow::Result<Self> {
-        let following = desk.follow(run, after).await.map_err(fail::engine)?;
+        let following = client.follow(run, after).await?;
         // Where the journal was read before, only the run itself says who is asked.
-        let view = desk.show(run).await.map_err(fail::engine)?;
+        let view = client.show(run).await?;
         let asked = after > Seq::START
             && mark(view.status, view.reason.as_deref()).tone == Tone::You
-            && is_all(desk, run, after).await?;
+            && is_all(client, run, after).await?;
         Ok(Self {
-            desk,
+            client,
             run,
             following,
             manner,
@@ -107,7 +107,7 @@ impl<'a> Follower<'a> {
                     return Ok(Over::Person);
                 }
                 if !self.manner.silent && !self.manner.as_json {
-                    self.person.show(self.desk, self.run).await?;
+                    self.person.show(self.client, self.run).await?;
                 }
                 if !self.person.is_there() {
                     self.say_who_is_needed().await?;
@@ -115,7 +115,7 @@ impl<'a> Follower<'a> {
             }
             tokio::select! {
                 biased;
-                seen = self.following.next() => match seen.map_err(fail::engine)? {
+                seen = self.following.next() => match seen? {
                     None => return Ok(Over::Ended),
                     Some(entries) => self.take_in(&entries)?,
                 },
@@ -135,7 +135,7 @@ impl<'a> Follower<'a> {
             self.last = entry.seq;
             self.asked = asks(&entry.event, self.manner.alone).unwrap_or(self.asked);
             if self.manner.as_json {
-                say::json(&serde_json::to_string(&entry.to_envelope()?)?)?;
+                say::json(&entry.to_envelope()?)?;
             } else if !self.manner.silent
                 && let Some(line) = self.teller.line(entry)
             {
@@ -146,7 +146,7 @@ impl<'a> Follower<'a> {
     }
 
     async fn pass_on(&mut self, said: Said) -> anyhow::Result<()> {
-        if let Err(error) = self.person.answer(self.desk, self.run, said).await {
+        if let Err(error) = self.person.answer(self.client, self.run, said).await {
             // A mistake at the prompt is told, and the prompt stays.
             say::error(&error);
             self.person.show_again();
@@ -157,7 +157,7 @@ impl<'a> Follower<'a> {
     /// Nobody here can be asked: whoever reads the log learns what helps, also
     /// where nothing else is told.
     async fn say_who_is_needed(&mut self) -> anyhow::Result<()> {
-        let why = self.desk.why(self.run).await.map_err(fail::engine)?;
+        let why = self.client.why(self.run).await?;
         if self.needed.as_ref() != Some(&why) {
             let (run, sentence, command) = (self.run, &why.sentence, &why.command);
             say::talk(&format!(
@@ -173,26 +173,26 @@ impl<'a> Follower<'a> {
         if self.person.is_there() {
             return Ok(false);
         }
-        let gates = self.desk.open_gates(self.run);
-        let gates = gates.await.map_err(fail::engine)?;
+        let gates = self.client.open_gates(self.run);
+        let gates = gates.await?;
         let in_vain = !gates.is_empty() && gates.iter().all(|gate| is_in_vain(&gate.tags));
         Ok(self.manner.alone || in_vain)
     }
 
     async fn still_waits(&self) -> anyhow::Result<bool> {
-        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
+        let view = self.client.show(self.run).await?;
         let rests = matches!(
             view.status,
             Status::Waiting | Status::Blocked | Status::Paused
         );
-        Ok(rests && is_all(self.desk, self.run, self.last).await?)
+        Ok(rests && is_all(self.client, self.run, self.last).await?)
     }
 }
 
 /// Whether a journal ends here. Asked after a look at the run, it says that what
 /// was seen still holds.
-async fn is_all(desk: &dyn Desk, run: RunId, last: Seq) -> anyhow::Result<bool> {
-    let more = desk.events(run, last, 1).await.map_err(fail::engine)?;
+async fn is_all(client: &RunClient, run: RunId, last: Seq) -> anyhow::Result<bool> {
+    let more = client.events(run, last, 1).await?;
     Ok(more.is_empty())
 }
 

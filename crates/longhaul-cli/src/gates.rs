@@ -7,16 +7,14 @@ use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_core::policy::gate::{GateStatus, is_in_vain};
 use longhaul_core::port::store::GatesAsk;
 use longhaul_core::time::Timestamp;
-use serde_json::json;
 
 use crate::card::whole_card;
-use crate::desk::Desk;
-use crate::desk::find::{look, look_if_there};
-use crate::exit::Exit;
+use crate::client::RunClient;
+use crate::client::connect::{look, look_if_there};
 use crate::figure::lasted;
 use crate::table::{self, Cell};
 use crate::teller::{clock, short};
-use crate::{fail, name, plain, runtime, say};
+use crate::{name, plain, runtime, say};
 
 /// So many are listed.
 const GATES_MAX: usize = 1_000;
@@ -76,38 +74,37 @@ struct Show {
 }
 
 impl Gates {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.run()?,
-            Some(Command::Ls(ls)) => ls.run()?,
-            Some(Command::Show(show)) => show.run()?,
+            None => self.list.run(),
+            Some(Command::Ls(ls)) => ls.run(),
+            Some(Command::Show(show)) => show.run(),
         }
-        Ok(Exit::Done)
     }
 }
 
 impl Ls {
     fn run(&self) -> anyhow::Result<()> {
-        let desk = match &self.run {
+        let client = match &self.run {
             // There can't be a run of that name.
             Some(_) => Some(look()?),
             None => look_if_there()?,
         };
-        let Some(desk) = desk else {
+        let Some(client) = client else {
             return self.print(&[], Timestamp::default());
         };
         runtime::small()?.block_on(async {
-            let gates = self.find(&*desk).await?;
-            let now = desk.now().await.map_err(fail::engine)?;
+            let gates = self.find(&client).await?;
+            let now = client.now().await?;
             self.print(&gates, now)
         })
     }
 
-    async fn find(&self, desk: &dyn Desk) -> anyhow::Result<Vec<GateView>> {
+    async fn find(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
             Some(said) => {
-                let run = name::run(desk, said).await?;
-                desk.why(run).await.map_err(fail::about_run(run))?;
+                let run = name::run(client, said).await?;
+                client.why(run).await?;
                 Some(run)
             }
             None => None,
@@ -118,7 +115,7 @@ impl Ls {
             limit: GATES_MAX,
             ..GatesAsk::default()
         };
-        let mut gates = desk.gates(ask).await.map_err(fail::engine)?;
+        let mut gates = client.gates(ask).await?;
         // Whoever has waited longest comes first.
         gates.reverse();
         Ok(gates)
@@ -126,7 +123,7 @@ impl Ls {
 
     fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
         if self.json {
-            return say::json(&json!({ "data": gates, "next": null }).to_string());
+            return say::json_list(&gates);
         }
         if gates.is_empty() {
             say::talk("Nothing waits for you.   All runs: longhaul ls");
@@ -166,7 +163,7 @@ impl Show {
     fn run(&self) -> anyhow::Result<()> {
         name::at_gate(&self.gate, async |_, gate| {
             if self.json {
-                return say::json(&serde_json::to_string(&gate)?);
+                return say::json(&gate);
             }
             for line in whole_card(&gate) {
                 say::data(&line)?;

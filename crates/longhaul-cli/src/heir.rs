@@ -8,7 +8,7 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::open::{Opened, drive_if_free};
-use crate::{fail, say};
+use crate::say;
 
 /// So often it is looked whether anybody drives.
 const LOOK: Millis = Millis(500);
@@ -35,10 +35,7 @@ impl<'a> Heir<'a> {
         loop {
             SystemClock.sleep(LOOK).await;
             let driven = shelves.is_driven().await;
-            if !driven
-                .map_err(longhaul_engine::Error::from)
-                .map_err(fail::engine)?
-            {
+            if !driven.map_err(longhaul_engine::Error::from)? {
                 return Ok(());
             }
         }

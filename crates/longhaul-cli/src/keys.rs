@@ -11,9 +11,8 @@ use longhaul_core::time::Millis;
 use longhaul_engine::handle::KeyAsk;
 use serde_json::json;
 
-use crate::desk::find::{beside, look, look_if_there, server};
-use crate::exit::Exit;
-use crate::fail::{self, Failure};
+use crate::client::connect::{beside, look, look_if_there, server};
+use crate::error::CliError;
 use crate::figure::span;
 use crate::me::me;
 use crate::paint::Tone;
@@ -95,14 +94,13 @@ fn roles() -> impl TypedValueParser<Value = Role> {
 }
 
 impl Keys {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            Command::New(new) => new.run()?,
-            Command::Ls(ls) => ls.run()?,
-            Command::Revoke(revoke) => revoke.run()?,
-            Command::Link => link()?,
+            Command::New(new) => new.run(),
+            Command::Ls(ls) => ls.run(),
+            Command::Revoke(revoke) => revoke.run(),
+            Command::Link => link(),
         }
-        Ok(Exit::Done)
     }
 }
 
@@ -114,12 +112,11 @@ impl New {
             span: self.expires,
             by: me(),
         };
-        let desk = beside(server()?)?;
-        let made = runtime::small()?.block_on(desk.make_key(ask));
-        let made = made.map_err(fail::about_key(self.name.as_str()))?;
+        let client = beside(server()?)?;
+        let made = runtime::small()?.block_on(client.make_key(ask))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
-            return say::json(&json!({ "secret": secret, "key": key }).to_string());
+            return say::json(&json!({ "secret": secret, "key": key }));
         }
         say::data(secret)?;
         let ends = match key.expires_at {
@@ -141,13 +138,11 @@ impl New {
 impl Ls {
     fn run(&self) -> anyhow::Result<()> {
         let keys = match look_if_there()? {
-            Some(desk) => runtime::small()?
-                .block_on(desk.keys())
-                .map_err(fail::engine)?,
+            Some(client) => runtime::small()?.block_on(client.keys())?,
             None => Vec::new(),
         };
         if self.json {
-            return say::json(&json!({ "data": keys, "next": null }).to_string());
+            return say::json_list(&keys);
         }
         if keys.is_empty() {
             say::talk("There are no keys yet.   Make one: longhaul keys new NAME");
@@ -179,9 +174,8 @@ fn row(key: &KeyView) -> Vec<Cell> {
 
 impl Revoke {
     fn run(&self) -> anyhow::Result<()> {
-        let desk = look()?;
-        let revoked = runtime::small()?.block_on(desk.revoke_key(&self.name));
-        let revoked = revoked.map_err(fail::about_key(self.name.as_str()))?;
+        let client = look()?;
+        let revoked = runtime::small()?.block_on(client.revoke_key(&self.name))?;
         say::words(&format!(
             "The key `{}` opens nothing any more.",
             revoked.name
@@ -193,13 +187,13 @@ impl Revoke {
 fn link() -> anyhow::Result<()> {
     let Some(server) = server()? else {
         return Err(
-            Failure::usage("no server runs here, and only a server has pages to open")
+            CliError::usage("no server runs here, and only a server has pages to open")
                 .hint("start one", "longhaul serve")
                 .into(),
         );
     };
-    let link = runtime::small()?.block_on(server.desk.ticket());
-    say::data(&link.map_err(fail::engine)?.url)?;
+    let link = runtime::small()?.block_on(server.client.ticket());
+    say::data(&link?.url)?;
     say::talk("Open it in a browser: it works once, within 10 minutes.");
     Ok(())
 }

@@ -25,7 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::teller::clock;
-use crate::{plain, say};
+use crate::{error, plain, say};
 
 /// Fewer letters after the prefix of our keys are no key.
 const KEY_LETTERS_MIN: usize = 8;
@@ -73,10 +73,7 @@ static IS_FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
 /// What went wrong, as whoever reads stderr expects it.
 pub(crate) fn failed(error: &anyhow::Error) {
     match IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
-        true => {
-            let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-            tracing::error!("{}", causes.join(": "));
-        }
+        true => tracing::error!("{}", error::text(error)),
         false => say::error(error),
     }
 }

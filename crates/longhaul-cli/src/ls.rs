@@ -4,27 +4,31 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longhaul_api::run::{BriefView, RunView};
-use longhaul_core::id::{AgentName, LaneKey, RunId};
+use longhaul_api::run::BriefView;
+use longhaul_core::id::{AgentName, LaneKey};
 use longhaul_core::port::store::RowsAsk;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::json;
 
-use crate::desk::Desk;
-use crate::desk::find::look_if_there;
+use crate::client::RunClient;
+use crate::client::connect::look_if_there;
 use crate::driven::wants_driver;
-use crate::exit::Exit;
 use crate::figure::{dollars, lasted};
 use crate::mark::{Mark, left, mark};
 use crate::table::{self, Cell};
-use crate::{fail, name, runtime, say};
+use crate::{name, runtime, say};
 
 /// So many rows are shown unless it is said otherwise.
 const ROWS: usize = 20;
 
 /// Up to here it is counted what else there is.
 const COUNTED_MAX: usize = 1_000;
+
+/// More runs than any store has.
+const ALL: usize = u32::MAX as usize;
+
+const NO_RUNS: &str = "There are no runs here yet.   Make one: longhaul run AGENT \"...\"";
 
 /// So many letters of what goes on stand in a row.
 const NOW_LETTERS: usize = 44;
@@ -68,34 +72,30 @@ fn statuses() -> PossibleValuesParser {
     PossibleValuesParser::new(Status::ALL.map(Status::as_str))
 }
 
-/// Runs that were found, and whether there are others.
-struct Found {
-    shown: Vec<BriefView>,
-    /// How many there are in all, as far as it was counted.
-    count: usize,
-}
-
 impl Ls {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let Some(desk) = look_if_there()? else {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let Some(client) = look_if_there()? else {
             if self.json {
-                say::json(&json!({ "data": [], "next": null }).to_string())?;
+                say::json(&json!({ "data": [], "next": null }))?;
             }
-            say::talk("There are no runs here yet.   Make one: longhaul run AGENT \"...\"");
-            return Ok(Exit::Done);
+            say::talk(NO_RUNS);
+            return Ok(());
         };
-        let desk = &*desk;
         runtime::small()?.block_on(async {
             match self.json {
-                true => self.print_json(desk).await?,
-                false => self.print(desk, &self.find(desk).await?).await?,
+                true => self.print_json(&client).await,
+                false => self.print(&client).await,
             }
-            Ok(Exit::Done)
         })
     }
 
-    /// What is asked for, so many at once.
-    async fn ask(&self, desk: &dyn Desk, limit: usize) -> anyhow::Result<RowsAsk> {
+    /// Maximum number of runs that are printed.
+    fn limit(&self) -> usize {
+        if self.all { ALL } else { self.limit.min(ALL) }
+    }
+
+    /// The runs that are asked for.
+    async fn ask(&self, client: &RunClient, limit: usize) -> anyhow::Result<RowsAsk> {
         let wanted = |status: &&Status| self.status.iter().any(|said| said == status.as_str());
         Ok(RowsAsk {
             statuses: Status::ALL.iter().filter(wanted).copied().collect(),
@@ -103,75 +103,47 @@ impl Ls {
             lane: self.lane.clone(),
             root: None,
             after: match &self.after {
-                Some(said) => Some(name::run(desk, said).await?),
+                Some(said) => Some(name::run(client, said).await?),
                 None => None,
             },
             limit,
         })
     }
 
-    async fn find(&self, desk: &dyn Desk) -> anyhow::Result<Found> {
-        let limit = self.limit.max(COUNTED_MAX).saturating_add(1);
-        let mut ask = self.ask(desk, limit).await?;
-        let mut shown = desk.brief(ask.clone()).await.map_err(fail::engine)?;
-        let mut page = shown.len();
-        while self.all && page == ask.limit {
-            ask.after = shown.last().map(|last| last.id);
-            let more = desk.brief(ask.clone()).await.map_err(fail::engine)?;
-            page = more.len();
-            shown.extend(more);
-        }
-        let count = shown.len();
-        if !self.all {
-            shown.truncate(self.limit);
-        }
-        Ok(Found { shown, count })
+    async fn print_json(&self, client: &RunClient) -> anyhow::Result<()> {
+        let limit = self.limit();
+        let mut data = client.whole(self.ask(client, limit + 1).await?).await?;
+        let more = data.len() > limit;
+        data.truncate(limit);
+        let next = data.last().filter(|_| more).map(|last| last.id);
+        say::json(&json!({ "data": data, "next": next }))
     }
 
-    async fn print_json(&self, desk: &dyn Desk) -> anyhow::Result<()> {
-        let limit = match self.all {
-            true => COUNTED_MAX,
-            false => self.limit.saturating_add(1),
-        };
-        let mut ask = self.ask(desk, limit).await?;
-        let mut data = desk.whole(ask.clone()).await.map_err(fail::engine)?;
-        let mut page = data.len();
-        while self.all && page == ask.limit {
-            ask.after = data.last().map(|last: &RunView| last.id);
-            let more = desk.whole(ask.clone()).await.map_err(fail::engine)?;
-            page = more.len();
-            data.extend(more);
-        }
-        let more = !self.all && data.len() > self.limit;
-        if more {
-            data.truncate(self.limit);
-        }
-        let next: Option<RunId> = data.last().filter(|_| more).map(|last| last.id);
-        say::json(&json!({ "data": data, "next": next }).to_string())
-    }
-
-    async fn print(&self, desk: &dyn Desk, found: &Found) -> anyhow::Result<()> {
-        if found.shown.is_empty() {
+    async fn print(&self, client: &RunClient) -> anyhow::Result<()> {
+        let counted = self.limit().max(COUNTED_MAX);
+        let mut runs = client.brief(self.ask(client, counted + 1).await?).await?;
+        let count = runs.len();
+        runs.truncate(self.limit());
+        if runs.is_empty() {
             say::talk(match self.is_narrow() {
                 true => "No run is like that.   All runs: longhaul ls --all",
-                false => "There are no runs here yet.   Make one: longhaul run AGENT \"...\"",
+                false => NO_RUNS,
             });
             return Ok(());
         }
-        let now = desk.now().await.map_err(fail::engine)?;
+        let now = client.now().await?;
         let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
         let idle = |run: &BriefView| wants_driver(run.status);
-        let is_left =
-            found.shown.iter().any(idle) && !desk.is_driven().await.map_err(fail::engine)?;
-        let rows = found.shown.iter().map(|run| match is_left && idle(run) {
+        let is_left = runs.iter().any(idle) && !client.is_driven().await?;
+        let rows = runs.iter().map(|run| match is_left && idle(run) {
             true => left_row(run, now),
             false => row(run, &mark(run.status, run.reason.as_deref()), now),
         });
         let rows: Vec<Vec<Cell>> = rows.collect();
         table::print(&head, &rows)?;
-        let mut foot = match (found.shown.len(), found.count) {
+        let mut foot = match (runs.len(), count) {
             (shown, count) if shown == count => format!("{shown} in all."),
-            (shown, count) if count > self.limit.max(COUNTED_MAX) => {
+            (shown, count) if count > counted => {
                 format!(
                     "{shown} of {} and more.  More: longhaul ls --all",
                     count - 1
@@ -179,7 +151,7 @@ impl Ls {
             }
             (shown, count) => format!("{shown} of {count}.  More: longhaul ls --all"),
         };
-        if found.shown.iter().any(is_yours) {
+        if runs.iter().any(is_yours) {
             foot.push_str("   Only yours to decide: longhaul gates");
         }
         if is_left {

@@ -11,8 +11,7 @@ use longhaul_core::note::Note;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
-use crate::exit::Exit;
-use crate::fail::{self, Failure};
+use crate::error::CliError;
 use crate::here::surroundings;
 use crate::table::{self, Cell};
 use crate::teller::{day, short};
@@ -108,14 +107,13 @@ struct Forget {
 }
 
 impl Memory {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            Command::Show(show) => show.run()?,
-            Command::Clear(clear) => clear.run()?,
-            Command::Notes(notes) => notes.run()?,
-            Command::Forget(forget) => forget.run()?,
+            Command::Show(show) => show.run(),
+            Command::Clear(clear) => clear.run(),
+            Command::Notes(notes) => notes.run(),
+            Command::Forget(forget) => forget.run(),
         }
-        Ok(Exit::Done)
     }
 }
 
@@ -123,7 +121,7 @@ impl Memory {
 fn house() -> anyhow::Result<Option<House>> {
     if surroundings()?.var("LONGHAUL_URL").is_some() {
         let words = "a server is named, and memory is looked at where its store is";
-        return Err(Failure::usage(words)
+        return Err(CliError::usage(words)
             .hint(
                 "look at the store here",
                 "LONGHAUL_URL= longhaul memory ...",
@@ -147,7 +145,7 @@ impl Show {
         };
         if self.json {
             let messages = json!({ "thread": thread, "count": count, "data": messages });
-            return say::json(&messages.to_string());
+            return say::json(&messages);
         }
         if messages.is_empty() {
             say::talk(&format!(
@@ -174,10 +172,7 @@ impl Show {
     ) -> anyhow::Result<(Vec<Message>, u64)> {
         let messages = longhaul.thread(thread, limited(self.limit)).await;
         let count = longhaul.thread_len(thread).await;
-        Ok((
-            messages.map_err(fail::engine)?,
-            count.map_err(fail::engine)?,
-        ))
+        Ok((messages?, count?))
     }
 }
 
@@ -188,13 +183,13 @@ impl Clear {
             None => 0,
             Some(house) => runtime::small()?.block_on(async {
                 let longhaul = &house.longhaul;
-                let count = longhaul.thread_len(thread).await.map_err(fail::engine)?;
-                longhaul.clear_thread(thread).await.map_err(fail::engine)?;
+                let count = longhaul.thread_len(thread).await?;
+                longhaul.clear_thread(thread).await?;
                 anyhow::Ok(count)
             })?,
         };
         if self.json {
-            return say::json(&json!({ "thread": thread, "forgotten": count }).to_string());
+            return say::json(&json!({ "thread": thread, "forgotten": count }));
         }
         say::words(&format!(
             "{} of `{thread}` forgotten.",
@@ -212,12 +207,12 @@ impl Notes {
             Some(house) => {
                 let looked = house.longhaul.recall(resource, &query, limited(self.limit));
                 let notes: Result<Vec<Note>, _> = runtime::small()?.block_on(looked);
-                notes.map_err(fail::engine)?
+                notes?
             }
         };
         if self.json {
             let rows: Vec<Value> = notes.iter().map(written).collect();
-            return say::json(&json!({ "data": rows, "next": null }).to_string());
+            return say::json_list(&rows);
         }
         if notes.is_empty() && query.trim().is_empty() {
             say::talk(&format!("There are no notes about `{resource}`."));
@@ -261,23 +256,22 @@ impl Forget {
             Some(house) => runtime::small()?.block_on(self.forget(&house.longhaul))?,
         };
         if let (0, Some(note)) = (count, self.note) {
-            return Err(Failure::usage(format!("there is no note {note}"))
+            return Err(CliError::usage(format!("there is no note {note}"))
                 .hint("see which there are", "longhaul memory notes RESOURCE")
                 .into());
         }
         if self.json {
-            return say::json(&json!({ "forgotten": count }).to_string());
+            return say::json(&json!({ "forgotten": count }));
         }
         say::words(&format!("{} forgotten.", many(count, "note")))
     }
 
     async fn forget(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
-        let gone = match (&self.all, self.note) {
-            (Some(resource), _) => longhaul.clear_notes(resource).await,
-            (None, Some(note)) => longhaul.forget_note(note).await.map(u64::from),
-            (None, None) => Ok(0),
-        };
-        gone.map_err(fail::engine)
+        Ok(match (&self.all, self.note) {
+            (Some(resource), _) => longhaul.clear_notes(resource).await?,
+            (None, Some(note)) => longhaul.forget_note(note).await?.into(),
+            (None, None) => 0,
+        })
     }
 }
 

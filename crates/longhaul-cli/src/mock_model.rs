@@ -20,8 +20,8 @@ use longhaul_model::mock::{Faults, Mock, Regular, Scripts as _};
 use serde_json::json;
 
 use crate::eof::parent_gone;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::figure::span;
 use crate::interrupts::Interrupts;
 use crate::mock_model::door::Door;
@@ -99,14 +99,14 @@ impl MockModel {
         if folder.leads_out() {
             let shown = folder.path().display();
             let words = format!("`{shown}` is a link that leads out of the project");
-            return Err(Failure::usage(words)
+            return Err(CliError::usage(words)
                 .hint("name a folder", "longhaul mock-model --scripts DIR")
                 .into());
         }
         if !folder.path().is_dir() {
             let shown = folder.path().display();
             let words = format!("there is no folder of scripts at `{shown}`");
-            return Err(Failure::usage(words)
+            return Err(CliError::usage(words)
                 .hint("name another", "longhaul mock-model --scripts DIR")
                 .into());
         }
@@ -160,7 +160,7 @@ impl MockModel {
             };
             let words = format!("nothing can listen at {at}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
-            let failure = Failure::usage(words).hint("take any free port", command);
+            let failure = CliError::usage(words).hint("take any free port", command);
             failure.exit(exit).into()
         })
     }
@@ -174,7 +174,7 @@ impl MockModel {
         if self.json {
             let pid = std::process::id();
             let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return say::json(&ready.to_string());
+            return say::json(&ready);
         }
         let (count, shown) = (names.len(), folder.path().display());
         let scripts = if count == 1 { "script" } else { "scripts" };

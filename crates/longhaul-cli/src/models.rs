@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use longhaul::assemble::menu::Menu;
 use longhaul::config::settings::Config;
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::{here, say};
 
 const EXAMPLES: &str = "Examples:
@@ -52,7 +52,7 @@ impl Models {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let here = here::surroundings()?;
         let config = here::config(&here)?;
-        let menu = Menu::of(&config).map_err(Failure::usage)?;
+        let menu = Menu::of(&config).map_err(CliError::usage)?;
         match &self.command {
             None => self.list.run(&menu)?,
             Some(Command::Ls(ls)) => ls.run(&menu)?,
@@ -60,7 +60,7 @@ impl Models {
             Some(Command::Check(check)) => {
                 tell_of_env_file(&config);
                 let filed = here::quiet_config(&here::with_env_file_if_sound(here))?;
-                let filed = Menu::of(&filed).map_err(Failure::usage)?;
+                let filed = Menu::of(&filed).map_err(CliError::usage)?;
                 return check.run(&config, &menu, &filed);
             }
         }

@@ -7,9 +7,9 @@ use longhaul_api::gate::GateView;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::port::store::{GatesAsk, RowsAsk};
 
-use crate::desk::Desk;
-use crate::desk::find::look;
-use crate::fail::{self, Failure};
+use crate::client::RunClient;
+use crate::client::connect::look;
+use crate::error::CliError;
 use crate::runtime;
 use crate::teller::short;
 
@@ -22,29 +22,29 @@ const END_MIN: usize = 6;
 /// Looks up the run that is meant, and does this with it.
 pub(crate) fn with_run<T>(
     said: &str,
-    act: impl AsyncFnOnce(&dyn Desk, RunId) -> anyhow::Result<T>,
+    act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let desk = look()?;
+    let client = look()?;
     runtime::small()?.block_on(async {
-        let run = run(&*desk, said).await?;
-        act(&*desk, run).await
+        let run = run(&client, said).await?;
+        act(&client, run).await
     })
 }
 
 /// Looks up the gate that is meant, and does this with it.
 pub(crate) fn at_gate<T>(
     said: &str,
-    act: impl AsyncFnOnce(&dyn Desk, GateView) -> anyhow::Result<T>,
+    act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let desk = look()?;
+    let client = look()?;
     runtime::small()?.block_on(async {
-        let gate = gate(&*desk, said).await?;
-        act(&*desk, gate).await
+        let gate = gate(&client, said).await?;
+        act(&client, gate).await
     })
 }
 
 /// The run that is meant.
-pub(crate) async fn run(desk: &dyn Desk, said: &str) -> anyhow::Result<RunId> {
+pub(crate) async fn run(client: &RunClient, said: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = said.parse::<RunId>() {
         return Ok(run);
     }
@@ -53,74 +53,74 @@ pub(crate) async fn run(desk: &dyn Desk, said: &str) -> anyhow::Result<RunId> {
             limit: 1,
             ..RowsAsk::default()
         };
-        let rows = desk.brief(ask).await.map_err(fail::engine)?;
+        let rows = client.brief(ask).await?;
         return match rows.first() {
             Some(last) => Ok(last.id),
-            None => Err(Failure::usage("there is no run yet")
+            None => Err(CliError::usage("there is no run yet")
                 .hint("see it at work", "longhaul demo")
                 .into()),
         };
     }
     let end = end_of(said, RunId::PREFIX)?;
-    one(said, "run", &runs(desk, end).await?)
+    one(said, "run", &runs(client, end).await?)
 }
 
 /// The runs whose ids end so.
-async fn runs(desk: &dyn Desk, end: &str) -> anyhow::Result<Vec<RunId>> {
+async fn runs(client: &RunClient, end: &str) -> anyhow::Result<Vec<RunId>> {
     let ask = RowsAsk {
         limit: LOOKED_THROUGH,
         ..RowsAsk::default()
     };
-    let rows = desk.brief(ask).await.map_err(fail::engine)?;
+    let rows = client.brief(ask).await?;
     let ids = rows.iter().map(|listed| listed.id);
     Ok(ids.filter(|id| id.to_string().ends_with(end)).collect())
 }
 
 /// The gate that is meant; a run stands for its only open one.
-pub(crate) async fn gate(desk: &dyn Desk, said: &str) -> anyhow::Result<GateView> {
+pub(crate) async fn gate(client: &RunClient, said: &str) -> anyhow::Result<GateView> {
     if let Ok(gate) = said.parse::<GateId>() {
-        return desk.gate(gate).await.map_err(fail::engine);
+        return client.gate(gate).await;
     }
     let is_run = said == "@last" || said.starts_with(RunId::PREFIX);
     if is_run {
-        return only_gate(desk, run(desk, said).await?).await;
+        return only_gate(client, run(client, said).await?).await;
     }
     let end = end_of(said, GateId::PREFIX)?;
     let ask = GatesAsk {
         limit: LOOKED_THROUGH,
         ..GatesAsk::default()
     };
-    let gates = desk.gates(ask).await.map_err(fail::engine)?;
+    let gates = client.gates(ask).await?;
     let fits: Vec<GateId> = gates
         .iter()
         .map(|gate| gate.id)
         .filter(|id| id.to_string().ends_with(end))
         .collect();
     if fits.is_empty() && end == said {
-        let run = one(said, "gate or run", &runs(desk, end).await?)?;
-        return only_gate(desk, run).await;
+        let run = one(said, "gate or run", &runs(client, end).await?)?;
+        return only_gate(client, run).await;
     }
     let id = one(said, "gate", &fits)?;
-    desk.gate(id).await.map_err(fail::engine)
+    client.gate(id).await
 }
 
-async fn only_gate(desk: &dyn Desk, run: RunId) -> anyhow::Result<GateView> {
-    let mut open = desk.open_gates(run).await.map_err(fail::engine)?;
+async fn only_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
+    let mut open = client.open_gates(run).await?;
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
             // Says so if there is no such run at all.
-            let view = desk.show(run).await.map_err(fail::engine)?;
+            let view = client.show(run).await?;
             let stands = view.status.as_str();
             Err(
-                Failure::usage(format!("{run} is {stands} and waits for no answer"))
+                CliError::usage(format!("{run} is {stands} and waits for no answer"))
                     .hint("see what it does", format!("longhaul why {run}"))
                     .into(),
             )
         }
         (Some(gate), more) => {
             let count = more + 1;
-            let mut failure = Failure::usage(format!("{run} waits for {count} answers; name one"));
+            let mut failure = CliError::usage(format!("{run} waits for {count} answers; name one"));
             for gate in open.iter().rev().chain([&gate]) {
                 let id = gate.id;
                 failure = failure.hint(&short(&gate.ask), format!("longhaul gates show {id}"));
@@ -148,7 +148,7 @@ fn end_of<'a>(said: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
             "`{said}` is no id: give the whole id, its last {END_MIN} letters or more, or @last"
         );
         let (what, command) = list(prefix == GateId::PREFIX);
-        return Err(Failure::usage(words).hint(what, command).into());
+        return Err(CliError::usage(words).hint(what, command).into());
     }
     Ok(end)
 }
@@ -158,14 +158,14 @@ fn one<Id: Copy + std::fmt::Display>(said: &str, what: &str, fits: &[Id]) -> any
     match fits {
         [only] => Ok(*only),
         [] => Err(
-            Failure::usage(format!("there is no {what} that ends in `{said}`"))
+            CliError::usage(format!("there is no {what} that ends in `{said}`"))
                 .hint(listed, command)
                 .into(),
         ),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let words = format!("several end in `{said}`: {}", names.join(", "));
-            Err(Failure::usage(words)
+            Err(CliError::usage(words)
                 .hint(&format!("give more letters; {listed}"), command)
                 .into())
         }

@@ -11,7 +11,7 @@ use longhaul_model::cassette::Recorder;
 use longhaul_store::Role;
 use longhaul_store::options::Fatal;
 
-use crate::fail::{self, Failure};
+use crate::error::CliError;
 use crate::{here, log, say};
 
 /// A store in this process's hands, or in another's.
@@ -40,8 +40,8 @@ impl Opened {
 }
 
 /// Nothing was ever submitted here.
-pub(crate) fn nothing_here() -> Failure {
-    Failure::usage("there are no runs here yet: nothing was ever submitted")
+pub(crate) fn nothing_here() -> CliError {
+    CliError::usage("there are no runs here yet: nothing was ever submitted")
         .hint("see it at work", "longhaul demo")
         .hint("look elsewhere", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
 }
@@ -50,32 +50,30 @@ pub(crate) fn nothing_here() -> Failure {
 pub(crate) fn look_if_there() -> anyhow::Result<Option<House>> {
     let here = here::surroundings()?;
     let config = here::config(&here)?;
-    let file = store_file(&config).map_err(fail::assemble)?;
+    let file = store_file(&config)?;
     match file.try_exists() {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(error) => {
             let words = format!("`{}` can't be looked at: {error}", file.display());
-            return Err(Failure::usage(words)
+            return Err(CliError::usage(words)
                 .hint("see where it is set", "longhaul config show --origin")
                 .into());
         }
     }
-    open(config, opening(Role::Outsider))
-        .map(Some)
-        .map_err(fail::assemble)
+    Ok(Some(open(config, opening(Role::Outsider))?))
 }
 
 /// Opens the store beside whoever drives it, and makes it if need be.
 pub(crate) fn beside() -> anyhow::Result<House> {
     let here = here::surroundings()?;
-    open(here::config(&here)?, opening(Role::Outsider)).map_err(fail::assemble)
+    Ok(open(here::config(&here)?, opening(Role::Outsider))?)
 }
 
 /// Opens the store to drive it; an error if another does.
 pub(crate) fn drive() -> anyhow::Result<House> {
     let here = here::surroundings()?;
-    open(here::config(&here)?, opening(Role::Driver)).map_err(fail::assemble)
+    Ok(open(here::config(&here)?, opening(Role::Driver))?)
 }
 
 /// Drives the store, with somebody who listens; the error says who else drives.
@@ -87,12 +85,12 @@ pub(crate) fn drive_recorded(
         recorder: Some(recorder),
         ..opening(Role::Driver)
     };
-    open(here::config(here)?, opening).map_err(fail::assemble)
+    Ok(open(here::config(here)?, opening)?)
 }
 
 /// Drives a store that is forgotten when this command ends.
 pub(crate) fn drive_forgetting(here: &Surroundings) -> anyhow::Result<House> {
-    open_forgetting(here::config(here)?, opening(Role::Driver)).map_err(fail::assemble)
+    Ok(open_forgetting(here::config(here)?, opening(Role::Driver))?)
 }
 
 /// Drives the store if nobody does, else stands beside who does.
@@ -101,14 +99,15 @@ pub(crate) fn drive_if_free(here: &Surroundings) -> anyhow::Result<Opened> {
     match open(config.clone(), opening(Role::Driver)) {
         Ok(house) => Ok(Opened::Driving(house)),
         Err(AssembleError::Store(StoreError::Driven { holder, .. })) => {
-            let house = open(config, opening(Role::Outsider)).map_err(fail::assemble)?;
+            let house = open(config, opening(Role::Outsider))?;
             Ok(Opened::Beside(house, holder))
         }
-        Err(error) => Err(fail::assemble(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn opening(role: Role) -> Opening {
+/// How this command opens a store.
+pub(crate) fn opening(role: Role) -> Opening {
     let holder = std::env::args().nth(1).unwrap_or_default();
     Opening {
         role,
@@ -120,7 +119,7 @@ fn opening(role: Role) -> Opening {
 
 /// After a failed sync nothing is known: the process ends, and the next one
 /// reads what is really there.
-pub(crate) fn fatal() -> Fatal {
+fn fatal() -> Fatal {
     Arc::new(|why: &str| {
         log::failed(&anyhow::anyhow!(
             "the store failed, and nothing is known until it is read again: {why}"

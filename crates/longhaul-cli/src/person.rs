@@ -11,9 +11,9 @@ use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope, is_in_vain}
 use tokio::sync::mpsc;
 
 use crate::card::card;
-use crate::desk::Desk;
+use crate::client::RunClient;
 use crate::me::me;
-use crate::{fail, say};
+use crate::say;
 
 /// What the person wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,8 @@ impl Person {
     }
 
     /// Shows what is asked, once.
-    pub(crate) async fn show(&mut self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
-        let Some(gate) = oldest(desk, run).await? else {
+    pub(crate) async fn show(&mut self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let Some(gate) = oldest(client, run).await? else {
             return Ok(());
         };
         if self.shown == Some(gate.id) {
@@ -114,23 +114,23 @@ impl Person {
     /// Passes on what the person said.
     pub(crate) async fn answer(
         &mut self,
-        desk: &dyn Desk,
+        client: &RunClient,
         run: RunId,
         said: Said,
     ) -> anyhow::Result<()> {
-        let gate = oldest(desk, run).await?;
+        let gate = oldest(client, run).await?;
         let (decision, note) = match (said, &gate) {
             (Said::Approve, Some(_)) => (Decision::Approve, None),
             (Said::Reject(note), Some(_)) => (Decision::Reject, note),
             (Said::Words(words), Some(_)) if self.question => (Decision::Answer(words), None),
             (Said::Words(words), _) => {
-                let steered = desk.steer(run, words, Delivery::AfterBatch);
-                steered.await.map_err(fail::engine)?;
+                let steered = client.steer(run, words, Delivery::AfterBatch);
+                steered.await?;
                 say::talk("          queued: it is read as soon as the run goes on");
                 return Ok(());
             }
             (Said::Why, _) => {
-                let why = desk.why(run).await.map_err(fail::engine)?;
+                let why = client.why(run).await?;
                 say::talk(&format!("          {}", why.sentence));
                 return Ok(());
             }
@@ -145,15 +145,14 @@ impl Person {
             payload: None,
             digest: gate.digest,
         };
-        let answered = desk.answer(gate.id, answer).await;
-        answered.map_err(fail::about_gate(&gate))?;
+        client.answer(&gate, answer).await?;
         Ok(())
     }
 }
 
 /// The gate that a run has waited for longest.
-pub(crate) async fn oldest(desk: &dyn Desk, run: RunId) -> anyhow::Result<Option<GateView>> {
-    Ok(desk.open_gates(run).await.map_err(fail::engine)?.pop())
+pub(crate) async fn oldest(client: &RunClient, run: RunId) -> anyhow::Result<Option<GateView>> {
+    Ok(client.open_gates(run).await?.pop())
 }
 
 fn understood(line: &str, question: bool) -> Said {

@@ -8,13 +8,11 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
-use crate::desk::Desk;
-use crate::desk::find::{beside, server};
-use crate::desk::here::Here;
+use crate::client::RunClient;
+use crate::client::connect::{beside, server};
 use crate::driving::Driving;
 use crate::ephemeral::{self, EphemeralArgs};
 use crate::exit::Exit;
-use crate::fail;
 use crate::figure::span;
 use crate::follow::{Follower, LastWord, Manner, Over};
 use crate::heir::Heir;
@@ -138,14 +136,13 @@ impl Run {
             Some(listening) => Some((&listening.house, true)),
             None => opened.as_ref().map(|opened| opened.look(manner.silent)),
         };
-        let desk: Box<dyn Desk> = match (server, looked) {
-            (_, Some((house, _))) => Box::new(Here::new(&house.longhaul)),
+        let client: RunClient = match (server, looked) {
+            (_, Some((house, _))) => RunClient::local(&house.longhaul),
             (server, None) => beside(server)?,
         };
         runtime::driving()?.block_on(async {
             let interrupts = Interrupts::listen()?;
-            let taken = desk.submit(task).await;
-            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
+            let run = client.submit(task).await?;
             if !manner.silent {
                 say::talk(&format!("{run}  {}", self.task.agent()));
             }
@@ -153,7 +150,7 @@ impl Run {
                 listening.begin(run, self.task.agent()).await?;
             }
             let followed = Followed {
-                desk: &*desk,
+                client: &client,
                 run,
                 after: Seq::START,
                 drives: looked.and_then(|(house, drives)| drives.then_some(house)),
@@ -179,17 +176,16 @@ impl Run {
         let quiet = self.follow.quiet;
         let opened = self.ephemeral.open(&self.task, &self.tape, quiet);
         let (house, task) = opened?;
-        let desk = Here::new(&house.longhaul);
+        let client = RunClient::local(&house.longhaul);
         runtime::driving()?.block_on(async {
             let interrupts = Interrupts::listen()?;
-            let taken = desk.submit(task).await;
-            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
+            let run = client.submit(task).await?;
             if !manner.silent {
                 let agent = self.task.agent();
                 say::talk(&format!("{run}  {agent}  (nothing of it is kept)"));
             }
             let followed = Followed {
-                desk: &desk,
+                client: &client,
                 run,
                 after: Seq::START,
                 drives: Some(&house),
@@ -203,7 +199,7 @@ impl Run {
 
 /// A run to be followed by this command.
 pub(crate) struct Followed<'a> {
-    pub(crate) desk: &'a dyn Desk,
+    pub(crate) client: &'a RunClient,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
     /// The store that this process is to drive, when nobody else does.
@@ -258,7 +254,7 @@ impl Followed<'_> {
             driving = Some(Driving::start(house, self.run).await?);
             tell_waits(house, manner);
         }
-        let mut follower = Follower::new(self.desk, self.run, self.after, manner).await?;
+        let mut follower = Follower::new(self.client, self.run, self.after, manner).await?;
         let mut inherited = None;
         let end = loop {
             let end = tokio::select! {
@@ -303,9 +299,9 @@ impl Followed<'_> {
 
     /// What is printed on stdout.
     async fn last_word(&self, word: LastWord) -> anyhow::Result<()> {
-        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
+        let view = self.client.show(self.run).await?;
         match (word, &view.output) {
-            (LastWord::Object, _) => say::json(&serde_json::to_string(&view)?),
+            (LastWord::Object, _) => say::json(&view),
             (LastWord::Text, Some(output)) => say::result(&output.text),
             (LastWord::Text, None) | (LastWord::Nothing, _) => Ok(()),
         }
@@ -313,7 +309,7 @@ impl Followed<'_> {
 
     /// How the command ends, and what is said about it.
     async fn exit(&self, end: End, manner: Manner, drives: Option<&House>) -> anyhow::Result<Exit> {
-        let view = self.desk.show(self.run).await.map_err(fail::engine)?;
+        let view = self.client.show(self.run).await?;
         let run = self.run;
         let talk = |words: String| {
             if !manner.silent {
@@ -323,12 +319,12 @@ impl Followed<'_> {
         Ok(match end {
             End::Over(Over::Ended) | End::Orphaned => Exit::of(&view),
             End::Over(Over::Person) if manner.alone => {
-                let why = self.desk.why(run).await.map_err(fail::engine)?;
+                let why = self.client.why(run).await?;
                 say::talk(&ephemeral::cant_wait(&why.sentence));
                 Exit::of(&view)
             }
             End::Over(Over::Person) => {
-                let why = self.desk.why(run).await.map_err(fail::engine)?;
+                let why = self.client.why(run).await?;
                 let words = format!("{run}: {}   {}", why.sentence, why.command);
                 match manner.leave_at_person {
                     true => talk(words),
@@ -400,7 +396,7 @@ impl Followed<'_> {
                 "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
             ));
         };
-        let row = house.longhaul.row(run).await.map_err(fail::engine)?;
+        let row = house.longhaul.row(run).await?;
         let last = row.last;
         Ok(format!(
             "saved at event {last}, nothing runs now: longhaul watch {run} goes on"

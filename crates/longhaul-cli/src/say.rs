@@ -6,8 +6,9 @@
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::Context as _;
+use serde::Serialize;
 
-use crate::plain;
+use crate::{error, plain};
 
 /// A line of data.
 pub(crate) fn data(line: &str) -> anyhow::Result<()> {
@@ -20,10 +21,15 @@ pub(crate) fn data(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A line of JSON. What could steer a terminal or turn its words around is escaped
+/// One value as a line of JSON. What could steer a terminal or turn its words around is escaped
 /// inside of the texts, which stay the same texts.
-pub(crate) fn json(line: &str) -> anyhow::Result<()> {
-    data(&escaped(line))
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    data(&escaped(&serde_json::to_string(value)?))
+}
+
+/// A whole list as a line of JSON.
+pub(crate) fn json_list(data: &impl Serialize) -> anyhow::Result<()> {
+    json(&serde_json::json!({ "data": data, "next": null }))
 }
 
 fn escaped(json: &str) -> String {
@@ -81,8 +87,19 @@ pub(crate) fn is_somebody_there() -> bool {
 
 /// What went wrong, and why, one cause after the other.
 pub(crate) fn error(error: &anyhow::Error) {
-    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-    talk(&format!("error: {}", causes.join(": ")));
+    talk(&format!("error: {}", error::text(error)));
+}
+
+/// What was typed as several words, or the text on stdin for a single `-`.
+pub(crate) fn text_or_stdin(
+    words: &[String],
+    bytes_max: u64,
+    what: &str,
+) -> anyhow::Result<String> {
+    match words == ["-"] {
+        true => stdin(bytes_max, what),
+        false => Ok(words.join(" ")),
+    }
 }
 
 /// The text on stdin, at most so many bytes of it; `what` names it where it can't be read.

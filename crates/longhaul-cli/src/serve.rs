@@ -1,14 +1,13 @@
-//! `longhaul serve`: the server and the driver of a project, for production.
-//!
-//! Never: reads `.env`, or loads an agent that was changed behind its back.
+//! `longhaul serve` and `longhaul dev`: the server and the driver of a project. They differ only in
+//! what is read, and when: `serve` reads neither `.env` nor a definition that changed after the start.
 
 use clap::Args;
 
 use crate::exit::Exit;
 use crate::here;
-use crate::serving::{Manner, Serving, ServingArgs};
+use crate::serving::{ServeMode, Serving, ServingArgs};
 
-const EXAMPLES: &str = "Examples:
+const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve                              http://127.0.0.1:4180, drives this project's runs
   longhaul serve --listen 0.0.0.0:4180        for other machines: put TLS in front of it
   longhaul keys new ci --role operator        a key for a program
@@ -18,22 +17,40 @@ SIGTERM or Ctrl-C lets every run go at its next fact; a second one cuts off what
 Whatever happens, runs go on from their last fact when it starts again.
 Agents, skills and rules are read once, at the start: start it again after a change.";
 
+const DEV_EXAMPLES: &str = "Examples:
+  longhaul dev                       http://127.0.0.1:4180; agents are read again when saved
+  longhaul dev --listen 127.0.0.1:0  any free port
+  longhaul run AGENT \"...\"           in another terminal: it finds this server by itself
+
+Read again: agents/, .claude/agents/, skills/, .claude/skills/, AGENTS.md and the schemas that
+agents name. A run under way keeps the agent it began with.
+
+Variables in .env count as if they were set, where nothing else sets them.";
+
 /// Serves and drives.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    serving: ServingArgs,
+    args: ServingArgs,
+}
+
+/// Serves and drives, and reads agents again.
+#[derive(Debug, Args)]
+#[command(after_help = DEV_EXAMPLES)]
+pub(crate) struct Dev {
+    #[command(flatten)]
+    args: ServingArgs,
 }
 
 impl Serve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let manner = Manner {
-            command: "serve",
-            reloads: false,
-            asks: false,
-            env_file: false,
-        };
-        Serving::open(&self.serving, here::surroundings()?, manner)?.run()
+        Serving::open(&self.args, here::surroundings()?, ServeMode::Serve)?.run()
+    }
+}
+
+impl Dev {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        Serving::open(&self.args, here::surroundings()?, ServeMode::Dev)?.run()
     }
 }

@@ -30,11 +30,11 @@ use longhaul_store::Role;
 use tokio::sync::oneshot;
 
 use crate::eof::parent_gone;
+use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::interrupts::Interrupts;
 use crate::log::{self, Style};
-use crate::open::fatal;
+use crate::open::opening;
 use crate::serving::banner::banner;
 use crate::serving::lifecycle::Lifecycle;
 use crate::serving::reload::{Reload, Seen};
@@ -55,15 +55,23 @@ pub(crate) struct ServingArgs {
     until_eof: bool,
 }
 
-/// What tells one command from the other.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Manner {
-    pub(crate) command: &'static str,
-    pub(crate) reloads: bool,
-    /// The person at the terminal is asked what is to be trusted.
-    pub(crate) asks: bool,
-    /// Variables of the project's `.env` count as well.
-    pub(crate) env_file: bool,
+/// How a project is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServeMode {
+    /// For production.
+    Serve,
+    /// For writing agents: definitions are read again when they change, the person at the terminal
+    /// is asked what is to be trusted, and variables of the project's `.env` count as well.
+    Dev,
+}
+
+impl ServeMode {
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Dev => "dev",
+        }
+    }
 }
 
 /// A server about to run.
@@ -77,7 +85,7 @@ pub(crate) struct Serving {
     local_key: Secret,
     /// How the agents' files stood before they were read.
     agents: Seen,
-    manner: Manner,
+    mode: ServeMode,
     until_eof: bool,
     /// Somebody at a terminal reads along.
     is_seen: bool,
@@ -89,41 +97,39 @@ impl Serving {
     pub(crate) fn open(
         args: &ServingArgs,
         here: Surroundings,
-        manner: Manner,
+        mode: ServeMode,
     ) -> anyhow::Result<Self> {
-        let config = settings(args, here, manner)?;
+        let config = settings(args, here, mode)?;
         let is_seen = Style::by_terminal() == Style::Human && args.log != Some(Style::Json);
-        let shut = asking::before(&config, None, !manner.asks || !is_seen)?;
+        let shut = asking::before(&config, None, mode == ServeMode::Serve || !is_seen)?;
         refuse_untrusted(&config)?;
         for shut in shut {
             tracing::warn!("{shut}");
         }
         more_files();
-        let (listener, address) = listen(&config, manner)?;
+        let (listener, address) = listen(&config, mode)?;
         let url = url(address);
         let opening = Opening {
-            role: Role::Driver,
-            holder: format!("longhaul {} at {url}", manner.command),
-            fatal: Some(fatal()),
-            recorder: None,
+            holder: format!("longhaul {} at {url}", mode.command()),
+            ..opening(Role::Driver)
         };
         let agents = Seen::now(&config, &[]);
-        let house = open(config, opening).map_err(fail::assemble)?;
-        let fresh = house.longhaul.secret(KEY_PREFIX).map_err(fail::engine)?;
+        let house = open(config, opening)?;
+        let fresh = house.longhaul.secret(KEY_PREFIX)?;
         let at = local_key::path(&house.config);
         let local_key =
-            local_key::read_or_make(&at, &fresh).map_err(|error| fail::local_key(&error, &at))?;
-        let store = store_file(&house.config).map_err(fail::assemble)?;
+            local_key::read_or_make(&at, &fresh).map_err(|error| error::local_key(&error, &at))?;
+        let store = store_file(&house.config)?;
         let pid = std::process::id();
         let marker = Standing::leave(Marker { url, pid, store })
-            .map_err(|error| Failure::usage(format!("no marker can be left: {error}")))?;
+            .map_err(|error| CliError::usage(format!("no marker can be left: {error}")))?;
         Ok(Self {
             house,
             listener,
             address,
             local_key,
             agents,
-            manner,
+            mode,
             until_eof: args.until_eof,
             is_seen,
             _marker: marker,
@@ -162,8 +168,8 @@ impl Serving {
                     drop(close);
                     let served = server.as_mut().await;
                     self.house.served.close().await;
-                    done.map_err(fail::engine)?;
-                    served.map_err(fail::engine)?;
+                    done?;
+                    served?;
                     tracing::info!("stopped");
                     return Ok(if stop.is_draining() { Exit::Done } else { Exit::Busy });
                 }
@@ -171,8 +177,8 @@ impl Serving {
                     stop.drain();
                     let done = worked.as_mut().await;
                     self.house.served.close().await;
-                    done.map_err(fail::engine)?;
-                    broke.map_err(fail::engine)?;
+                    done?;
+                    broke?;
                     return Ok(Exit::Busy);
                 }
                 () = reload.as_mut() => {}
@@ -184,7 +190,7 @@ impl Serving {
 
     fn worker(&self) -> anyhow::Result<Worker> {
         let options = worker_options(&self.house.config).map_err(|bad| {
-            Failure::usage(format!("[worker] inboxes: {bad}"))
+            CliError::usage(format!("[worker] inboxes: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
         let worker = Worker::new(self.house.longhaul.ports(), options);
@@ -192,9 +198,9 @@ impl Serving {
     }
 
     async fn reload(&self) {
-        match self.manner.reloads {
-            true => Reload::new(&self.house, self.agents.clone()).run().await,
-            false => std::future::pending().await,
+        match self.mode {
+            ServeMode::Dev => Reload::new(&self.house, self.agents.clone()).run().await,
+            ServeMode::Serve => std::future::pending().await,
         }
     }
 
@@ -207,8 +213,7 @@ impl Serving {
                 .house
                 .longhaul
                 .give_ticket(Holder::Local, self.local_key.hash())
-                .await;
-            let ticket = ticket.map_err(fail::engine)?;
+                .await?;
             banner(&self.house, &url, &ticket);
         }
         for problem in &self.house.loaded.problems {
@@ -277,12 +282,12 @@ fn hidden(config: &Config) -> Vec<(String, String)> {
 }
 
 /// What is set, and a log from here on.
-fn settings(args: &ServingArgs, here: Surroundings, manner: Manner) -> anyhow::Result<Config> {
+fn settings(args: &ServingArgs, here: Surroundings, mode: ServeMode) -> anyhow::Result<Config> {
     let style = args.log.unwrap_or_else(Style::by_terminal);
     let read = || {
-        let here = match manner.env_file {
-            true => here::with_env_file(here)?,
-            false => here,
+        let here = match mode {
+            ServeMode::Dev => here::with_env_file(here)?,
+            ServeMode::Serve => here,
         };
         let mut config = here::quiet_config(&here)?;
         if let Some(listen) = &args.listen {
@@ -316,22 +321,22 @@ fn refuse_untrusted(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     };
     Decisions::new(config).check(&item).map_err(|why| {
-        Failure::usage(format!("{why} It {}.", item.shown.join("; ")))
+        CliError::usage(format!("{why} It {}.", item.shown.join("; ")))
             .exit(Exit::NotAllowed)
             .hint("look at it and decide", "longhaul trust")
             .into()
     })
 }
 
-fn listen(config: &Config, manner: Manner) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn listen(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let at = config.server().listen;
     let bound = TcpListener::bind(&at).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     });
     bound.map_err(|error| {
-        let command = manner.command;
-        let failure = Failure::usage(format!("nothing can listen at {at}: {error}")).hint(
+        let command = mode.command();
+        let failure = CliError::usage(format!("nothing can listen at {at}: {error}")).hint(
             "take any free port",
             format!("longhaul {command} --listen 127.0.0.1:0"),
         );
@@ -344,12 +349,12 @@ fn listen(config: &Config, manner: Manner) -> anyhow::Result<(TcpListener, Socke
 
 /// Whoever starts a second server of one store needs no other port: the first
 /// one is what is in the way.
-fn first_one(config: &Config) -> Option<Failure> {
+fn first_one(config: &Config) -> Option<CliError> {
     let store = store_file(config).ok()?;
     let Marker { url, pid, .. } = marker::read(&store)?;
     let holds = longhaul_store::is_taken(&store).unwrap_or(false);
     holds.then(|| {
-        fail::store(&StoreError::Driven {
+        error::store(&StoreError::Driven {
             at: store.display().to_string(),
             holder: format!("pid {pid}, a server at {url}"),
         })

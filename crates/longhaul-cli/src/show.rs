@@ -6,13 +6,12 @@ use clap::Args;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 
-use crate::desk::Desk;
+use crate::client::RunClient;
 use crate::driven::stand;
-use crate::exit::Exit;
 use crate::page::page;
 use crate::teller::{Teller, clock};
 use crate::transcript::told;
-use crate::{fail, name, plain, say};
+use crate::{name, plain, say};
 
 /// So many events are read at once.
 const EVENTS: usize = 500;
@@ -44,55 +43,50 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        name::with_run(&self.run, async |desk, run| {
-            if self.events {
-                self.print_events(desk, run).await?;
-            } else if self.transcript {
-                self.print_transcript(desk, run).await?;
-            } else {
-                self.print_run(desk, run).await?;
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        name::with_run(&self.run, async |client, run| {
+            match (self.events, self.transcript) {
+                (true, _) => self.print_events(client, run).await,
+                (_, true) => self.print_transcript(client, run).await,
+                (false, false) => self.print_run(client, run).await,
             }
-            Ok(Exit::Done)
         })
     }
 
-    async fn print_run(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
-        let view = desk.show(run).await.map_err(fail::about_run(run))?;
+    async fn print_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let view = client.show(run).await?;
         if self.json {
-            return say::json(&serde_json::to_string(&view)?);
+            return say::json(&view);
         }
-        let (why, stands) = stand(desk, &view).await?;
+        let (why, stands) = stand(client, &view).await?;
         for line in page(&view, &why, &stands) {
             say::data(&line)?;
         }
         Ok(())
     }
 
-    async fn print_transcript(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
-        let transcript = desk.transcript(run).await;
-        let transcript = transcript.map_err(fail::about_run(run))?;
+    async fn print_transcript(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let transcript = client.transcript(run).await?;
         if self.json {
-            return say::json(&serde_json::to_string(&transcript)?);
+            return say::json(&transcript);
         }
         told(&transcript)
             .iter()
             .try_for_each(|part| say::words(part))
     }
 
-    async fn print_events(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
+    async fn print_events(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let mut teller = Teller::default();
         let mut after = Seq::START;
         loop {
-            let entries = desk.events(run, after, EVENTS).await;
-            let entries = entries.map_err(fail::about_run(run))?;
+            let entries = client.events(run, after, EVENTS).await?;
             let Some(last) = entries.last() else {
                 return Ok(());
             };
             after = last.seq;
             for entry in &entries {
                 match self.json {
-                    true => say::json(&serde_json::to_string(&entry.to_envelope()?)?)?,
+                    true => say::json(&entry.to_envelope()?)?,
                     false => say::words(&event_line(&mut teller, entry)?)?,
                 }
             }

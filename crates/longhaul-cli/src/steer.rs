@@ -10,11 +10,10 @@ use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
 use serde_json::json;
 
-use crate::desk::Desk;
-use crate::exit::Exit;
+use crate::client::RunClient;
 use crate::figure::lasted;
 use crate::teller::short;
-use crate::{fail, name, say};
+use crate::{name, say};
 
 /// More than this is no message; the engine's own bound is far below.
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
@@ -78,31 +77,27 @@ impl From<When> for Delivery {
 }
 
 impl Steer {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        name::with_run(&self.run, async |desk, run| {
-            match self.status {
-                true => self.tell_status(desk, run).await?,
-                false => self.send(desk, run).await?,
-            }
-            Ok(Exit::Done)
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        name::with_run(&self.run, async |client, run| match self.status {
+            true => self.tell_status(client, run).await,
+            false => self.send(client, run).await,
         })
     }
 
-    async fn send(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
-        let text = self.text()?;
+    async fn send(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let text = say::text_or_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
             true => Delivery::Interrupt,
             false => self.delivery.into(),
         };
-        let steered = desk.steer(run, text, delivery).await;
-        let steer = steered.map_err(fail::about_run(run))?;
+        let steer = client.steer(run, text, delivery).await?;
         if self.json {
             let receipt = json!({
                 "id": steer, "run": run, "status": "queued", "delivery": delivery,
             });
-            return say::json(&receipt.to_string());
+            return say::json(&receipt);
         }
-        let view = desk.show(run).await.map_err(fail::about_run(run))?;
+        let view = client.show(run).await?;
         let now = short(&view.now);
         say::words(&format!(
             "Queued for {run}. {now} {}",
@@ -111,28 +106,21 @@ impl Steer {
         say::words(&format!(
             "{steer}   Was it read? longhaul steer {run} --status"
         ))?;
-        if !desk.is_driven().await.map_err(fail::engine)? {
+        if !client.is_driven().await? {
             say::talk(&format!("Nobody drives it now: longhaul watch {run}"));
         }
         Ok(())
     }
 
-    fn text(&self) -> anyhow::Result<String> {
-        match self.text == ["-"] {
-            true => say::stdin(TEXT_BYTES_MAX, "the message"),
-            false => Ok(self.text.join(" ")),
-        }
-    }
-
-    async fn tell_status(&self, desk: &dyn Desk, run: RunId) -> anyhow::Result<()> {
-        let steers = desk.steers(run).await.map_err(fail::about_run(run))?;
+    async fn tell_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let steers = client.steers(run).await?;
         if self.json {
-            return say::json(&json!({ "data": steers, "next": null }).to_string());
+            return say::json_list(&steers);
         }
         if steers.is_empty() {
             say::talk(&format!("Nothing was sent to {run}."));
         }
-        let now = desk.now().await.map_err(fail::engine)?;
+        let now = client.now().await?;
         let tell = |steer| say::words(&became(steer, now));
         steers.iter().try_for_each(tell)
     }

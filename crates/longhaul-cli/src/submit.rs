@@ -22,9 +22,8 @@ use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 
-use crate::desk::find::{Server, beside, server};
-use crate::exit::Exit;
-use crate::fail::{self, Failure};
+use crate::client::connect::{Server, beside, server};
+use crate::error::CliError;
 use crate::task_args::TaskArgs;
 use crate::{here, runtime, say};
 
@@ -47,7 +46,7 @@ pub(crate) struct Submit {
 }
 
 impl Submit {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let server = server()?;
         let bare = here::surroundings()?;
         // Only to see whether there is a model: who drives reads it, or does not.
@@ -57,18 +56,14 @@ impl Submit {
             prepared.compare(&bare)?;
         }
         let task = prepared.tell(false);
-        let desk = beside(server)?;
+        let client = beside(server)?;
         runtime::small()?.block_on(async {
-            let taken = desk.submit(task).await;
-            let run = taken.map_err(fail::about_agent(self.task.agent()))?;
+            let run = client.submit(task).await?;
             if self.json {
-                let view = desk.show(run).await.map_err(fail::engine)?;
-                say::json(&serde_json::to_string(&view)?)?;
-            } else {
-                // Whoever can't be told must not submit it again.
-                say::data(&run.to_string()).context(format!("{run} is submitted"))?;
+                return say::json(&client.show(run).await?);
             }
-            Ok(Exit::Done)
+            // Whoever can't be told must not submit it again.
+            say::data(&run.to_string()).context(format!("{run} is submitted"))
         })
     }
 }
@@ -99,7 +94,7 @@ impl Prepared {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = here::quiet_config(bare)?;
         let models = models(&config, &clock);
-        let menu = Menu::of(&config).map_err(Failure::usage)?;
+        let menu = Menu::of(&config).map_err(CliError::usage)?;
         let missing = self.asked.iter();
         let missing = missing.filter(|name| {
             models.find(Some(name)).is_err() && waits(&config, &menu, Some(name)).is_none()
@@ -143,20 +138,21 @@ pub(crate) fn prepare(
     }
     let config = here::quiet_config(here)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
+    let tools = toolbox(&config, &clock)?;
     let loaded = agents(&config, &tools, Path::new(""));
     let found = loaded.find(args.agent()).map_err(|error| match error {
         // As the engine says it, here or behind a server.
-        AgentError::Unknown(_) => fail::engine(longhaul_engine::Error::NoAgent {
+        AgentError::Unknown(_) => longhaul_engine::Error::NoAgent {
             name: args.agent().to_owned(),
             like: loaded.roster().like(args.agent()).map(str::to_owned),
-        }),
-        AgentError::Broken { .. } => Failure::usage(error.to_string())
-            .hint("all agents", "longhaul agents")
-            .into(),
+        }
+        .into(),
+        AgentError::Broken { .. } => anyhow::Error::from(
+            CliError::usage(error.to_string()).hint("all agents", "longhaul agents"),
+        ),
     })?;
     let agent = &found.agent;
-    let menu = Menu::of(&config).map_err(Failure::usage)?;
+    let menu = Menu::of(&config).map_err(CliError::usage)?;
     let named = named(args, agent);
     let asked: Vec<String> = match server {
         // It has keys of its own, and looks for itself.
@@ -171,9 +167,8 @@ pub(crate) fn prepare(
                 let found = models.find(named).map(|found| found.name);
                 found.or_else(|why| waits(&config, &menu, named).ok_or(why))
             });
-            found.collect::<Result<_, _>>().map_err(|none| {
-                fail::engine(Problem::new(none.code(), none.said_of(&agent.name)))
-            })?
+            let found: Result<_, _> = found.collect();
+            found.map_err(|none| Problem::new(none.code(), none.said_of(&agent.name)))?
         }
     };
     let task = args.task()?;
@@ -215,7 +210,7 @@ fn asks_for(agent: &Agent, task: &Task) -> anyhow::Result<()> {
         "--context {name}: agent `{}` asks for no such name; its file lists {listed}",
         agent.name
     );
-    Err(Failure::usage(words)
+    Err(CliError::usage(words)
         .hint("look at it", format!("longhaul agents show {}", agent.name))
         .into())
 }

@@ -13,7 +13,7 @@ use longhaul::config::surroundings::Surroundings;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{Header, Recorder};
 
-use crate::fail::{self, Failure};
+use crate::error::CliError;
 use crate::{here, open, say};
 
 /// What is done with a cassette.
@@ -40,7 +40,7 @@ impl TapeArgs {
         };
         let config = here::quiet_config(here)?;
         let model = replay(&config, said, self.loose);
-        model.map(Some).map_err(|why| Failure::usage(why).into())
+        model.map(Some).map_err(|why| CliError::usage(why).into())
     }
 
     /// Whether the run is to be recorded.
@@ -53,7 +53,7 @@ impl TapeArgs {
         let config = here::quiet_config(here)?;
         // A name that is none is told before anything is made.
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
-            cassette_file(&config, name).map_err(Failure::usage)?;
+            cassette_file(&config, name).map_err(CliError::usage)?;
         }
         let recorder = Arc::new(Recorder::new(known_secrets(&config)));
         let folder = cassette_folder(&config);
@@ -69,8 +69,8 @@ impl TapeArgs {
 }
 
 /// That somebody else drives, so that nothing is heard here.
-pub(crate) fn not_heard_here() -> Failure {
-    Failure::usage("--record needs to drive the run itself, and another process does").hint(
+pub(crate) fn not_heard_here() -> CliError {
+    CliError::usage("--record needs to drive the run itself, and another process does").hint(
         "record it when it has ended",
         "longhaul export RUN --cassette",
     )
@@ -87,7 +87,7 @@ pub(crate) struct Listening {
 impl Listening {
     /// Begins the tape of a run, before anybody is asked anything.
     pub(crate) async fn begin(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
-        let now = self.house.longhaul.now().await.map_err(fail::engine)?;
+        let now = self.house.longhaul.now().await?;
         let header = Header::new(run.to_string(), agent.to_owned(), now.to_string());
         let path = self.path(run)?;
         let begun = self.recorder.begin(run, &header, &path);
@@ -117,6 +117,6 @@ impl Listening {
             "" => run.to_string(),
             name => name.to_owned(),
         };
-        Ok(cassette_file(&self.house.config, &name).map_err(Failure::usage)?)
+        Ok(cassette_file(&self.house.config, &name).map_err(CliError::usage)?)
     }
 }

@@ -14,7 +14,7 @@ use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use serde_json::Value;
 
-use crate::fail::Failure;
+use crate::error::CliError;
 use crate::me::me;
 use crate::say;
 
@@ -113,20 +113,16 @@ impl TaskArgs {
     }
 
     fn input(&self) -> anyhow::Result<RawJson> {
-        let text = match self.input.as_slice() {
-            [] => String::new(),
-            [dash] if dash == "-" => say::stdin(INPUT_BYTES_MAX + 1, "the input")?,
-            words => words.join(" "),
-        };
+        let text = say::text_or_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
         if text.len() as u64 > INPUT_BYTES_MAX {
             let words = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
-            return Err(Failure::usage(words).into());
+            return Err(CliError::usage(words).into());
         }
         let shaped = text.trim_start().starts_with(['{', '[']);
         match RawJson::parse(text.trim()) {
             Ok(json) if shaped => {
                 check_readable(json.as_str())
-                    .map_err(|bad| Failure::usage(format!("the input can't be read: {bad}")))?;
+                    .map_err(|bad| CliError::usage(format!("the input can't be read: {bad}")))?;
                 Ok(json)
             }
             Ok(_) | Err(_) => Ok(RawJson::of(&text)),
@@ -140,7 +136,7 @@ fn actor(text: &str) -> anyhow::Result<RawJson> {
         return Ok(RawJson::of(&serde_json::json!({ "name": text })));
     }
     let wrong =
-        |why: String| Failure::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
+        |why: String| CliError::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
     check_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
@@ -150,13 +146,13 @@ fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
         let (name, value) = text
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| Failure::usage(format!("--context {text}: write it as NAME=VALUE")))?;
+            .ok_or_else(|| CliError::usage(format!("--context {text}: write it as NAME=VALUE")))?;
         if value.starts_with("env:") {
             let words = format!(
                 "--context {name}: a value of the context is kept with its run and shown to whoever \
                  approves a call, so none is read from the environment by its name"
             );
-            return Err(Failure::usage(words)
+            return Err(CliError::usage(words)
                 .hint(
                     "no secret: let your shell fill it in",
                     format!("--context {name}=\"$NAME\""),

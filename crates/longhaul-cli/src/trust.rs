@@ -11,8 +11,8 @@ use longhaul::trust::decisions::Status;
 use longhaul::trust::item::Item;
 use serde_json::{Value, json};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::paint::Tone;
 use crate::table::{self, Cell};
 use crate::trust::project::{Project, no_decisions};
@@ -61,19 +61,19 @@ enum Command {
 }
 
 impl Trust {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let config = here::config(&here::surroundings()?)?;
         let project = Project::load(&config)?;
         match &self.command {
-            Some(Command::Ls { json: true }) => print_json(&project)?,
-            Some(Command::Revoke) => revoke(&project)?,
+            Some(Command::Ls { json: true }) => print_json(&project),
+            Some(Command::Revoke) => revoke(&project),
             None | Some(Command::Ls { .. }) if project.items.is_empty() => {
                 say::talk("This project would run nothing on its own: there is nothing to trust.");
+                Ok(())
             }
-            Some(Command::Ls { .. }) => print_table(&project)?,
-            None => decide(&project, self.yes)?,
+            Some(Command::Ls { .. }) => print_table(&project),
+            None => decide(&project, self.yes),
         }
-        Ok(Exit::Done)
     }
 }
 
@@ -104,14 +104,14 @@ fn decide(project: &Project, yes: bool) -> anyhow::Result<()> {
     }
     // The others are decided about all the same.
     if !unknown.is_empty() {
-        return Err(Failure::usage(unknown.join("; ")).into());
+        return Err(CliError::usage(unknown.join("; ")).into());
     }
     let many = match project.open().len() {
         0 => return Ok(()),
         1 => "1 thing of this project is not trusted, and not done".to_owned(),
         many => format!("{many} things of this project are not trusted, and not done"),
     };
-    Err(Failure::usage(many)
+    Err(CliError::usage(many)
         .exit(Exit::NotAllowed)
         .hint("see what they are", "longhaul trust ls")
         .hint("decide at a terminal", "longhaul trust")
@@ -135,7 +135,7 @@ fn print_json(project: &Project) -> anyhow::Result<()> {
         "things": project.items.iter().map(item).collect::<Value>(),
         "kept_in": project.decisions.kept_in().ok(),
     });
-    say::json(&data.to_string())
+    say::json(&data)
 }
 
 fn print_table(project: &Project) -> anyhow::Result<()> {

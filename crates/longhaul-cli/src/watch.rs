@@ -5,16 +5,15 @@
 use clap::Args;
 use longhaul_core::id::Seq;
 
-use crate::desk::Desk;
-use crate::desk::find::{look_at, server};
-use crate::desk::here::Here;
+use crate::client::RunClient;
+use crate::client::connect::{look_at, server};
 use crate::exit::Exit;
 use crate::heir::Heir;
 use crate::interrupts::Interrupts;
 use crate::open::drive_if_free;
 use crate::run::{FollowArgs, Followed};
 use crate::trust::asking;
-use crate::{fail, here, name, runtime};
+use crate::{here, name, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
@@ -45,8 +44,8 @@ impl Watch {
         let is_served = server.is_some();
         let beside = look_at(server)?;
         let (run, view) = runtime.block_on(async {
-            let run = name::run(&*beside, &self.run).await?;
-            let view = beside.show(run).await.map_err(fail::about_run(run))?;
+            let run = name::run(&beside, &self.run).await?;
+            let view = beside.show(run).await?;
             anyhow::Ok((run, view))
         })?;
         let over = view.status.is_terminal();
@@ -66,12 +65,12 @@ impl Watch {
             }
         };
         let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
-        let desk: Box<dyn Desk> = match looked {
+        let client: RunClient = match looked {
             None => beside,
-            Some((house, _)) => Box::new(Here::new(&house.longhaul)),
+            Some((house, _)) => RunClient::local(&house.longhaul),
         };
         let followed = Followed {
-            desk: &*desk,
+            client: &client,
             run,
             after: Seq(self.after),
             drives: looked.and_then(|(house, drives)| drives.then_some(house)),

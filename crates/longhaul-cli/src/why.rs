@@ -6,8 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::driven::why;
-use crate::exit::Exit;
-use crate::{fail, name, say};
+use crate::{name, say};
 
 const EXAMPLES: &str = "Examples:
   longhaul why @last
@@ -25,24 +24,23 @@ pub(crate) struct Why {
 }
 
 impl Why {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        name::with_run(&self.run, async |desk, run| {
-            let view = desk.show(run).await.map_err(fail::about_run(run))?;
-            let said = why(desk, &view).await?;
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        name::with_run(&self.run, async |client, run| {
+            let view = client.show(run).await?;
+            let said = why(client, &view).await?;
             if self.json {
                 let command = Some(&said.command).filter(|command| !command.is_empty());
                 let answer = json!({
                     "run": run, "status": view.status, "reason": view.reason,
                     "sentence": said.sentence, "command": command,
                 });
-                say::json(&answer.to_string())?;
-            } else {
-                say::words(&said.sentence)?;
-                if !said.command.is_empty() {
-                    say::words(&format!("  {}", said.command))?;
-                }
+                return say::json(&answer);
             }
-            Ok(Exit::Done)
+            say::words(&said.sentence)?;
+            match said.command.as_str() {
+                "" => Ok(()),
+                command => say::words(&format!("  {command}")),
+            }
         })
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::eof::parent_gone;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::trust::asking;
 use crate::{here, open, runtime, say};
 
@@ -74,9 +74,9 @@ impl Worker {
         }
         let house = open::drive()?;
         let options = worker_options(&house.config)
-            .map_err(|bad| Failure::usage(format!("[worker] inboxes: {bad}")))?;
+            .map_err(|bad| CliError::usage(format!("[worker] inboxes: {bad}")))?;
         if !self.quiet {
-            let file = store_file(&house.config).map_err(fail::assemble)?;
+            let file = store_file(&house.config)?;
             say::talk(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
             say::talk(&format!("  Data        {}", file.display()));
             say::talk(&format!("  At once     {} runs", options.concurrency));
@@ -97,7 +97,7 @@ impl Worker {
                     biased;
                     done = worked.as_mut() => {
                         house.served.close().await;
-                        done.map_err(fail::engine)?;
+                        done?;
                         return Ok(Exit::Done);
                     }
                     _ = terminated.recv() => {}

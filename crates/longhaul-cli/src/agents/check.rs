@@ -20,7 +20,7 @@ use longhaul_tool::memory;
 use serde_json::{Value, json};
 
 use crate::agents::project::Project;
-use crate::fail::Failure;
+use crate::error::CliError;
 use crate::submit::only_with_env_file;
 use crate::{here, say};
 
@@ -63,7 +63,7 @@ impl Check {
             Some(name) => problems.extend(loaded.lacks_of(name).cloned()),
         }
         match self.json {
-            true => say::json(&json(&problems, &notes).to_string())?,
+            true => say::json(&json(&problems, &notes))?,
             false => print(&problems, &notes)?,
         }
         for note in secrets::notes(&project.config) {
@@ -136,7 +136,7 @@ impl<'a> Asking<'a> {
             project,
             models: models(config, clock),
             filed: filed.map(|config| models(&config, clock)),
-            menu: Menu::of(config).map_err(Failure::usage)?,
+            menu: Menu::of(config).map_err(CliError::usage)?,
             defaults: config.defaults(),
         })
     }

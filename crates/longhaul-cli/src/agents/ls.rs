@@ -26,7 +26,7 @@ type Row = [String; 6];
 impl Ls {
     pub(crate) fn run(&self, loaded: &Loaded) -> anyhow::Result<()> {
         if self.json {
-            return say::json(&listed(loaded).to_string());
+            return say::json(&listed(loaded));
         }
         let rows = rows(loaded);
         let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();

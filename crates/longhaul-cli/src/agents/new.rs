@@ -17,7 +17,7 @@ use longhaul::skills;
 use longhaul_tool::Location;
 
 use crate::agents::project::Project;
-use crate::fail::Failure;
+use crate::error::CliError;
 use crate::say;
 
 const EXAMPLES: &str = "Examples:
@@ -61,7 +61,7 @@ impl New {
         if !problems.is_empty() {
             let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(
-                Failure::usage(format!("nothing was written:\n{}", said.join("\n")))
+                CliError::usage(format!("nothing was written:\n{}", said.join("\n")))
                     .hint("what there is", "longhaul agents new --help")
                     .into(),
             );
@@ -115,7 +115,7 @@ impl New {
             .open(&file);
         let mut opened = match opened {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "`{said}` is there already, and stays as it is"
                 ))
                 .hint("look at it", format!("longhaul agents show {}", self.name))

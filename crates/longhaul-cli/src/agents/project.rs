@@ -13,7 +13,7 @@ use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::toolbox::Toolbox;
 
-use crate::{fail, here};
+use crate::here;
 
 /// A project and its agents.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Project {
         let here = here::surroundings()?;
         let config = here::config(&here)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let tools = toolbox(&config, &clock).map_err(fail::assemble)?;
+        let tools = toolbox(&config, &clock)?;
         let said = here.said(&config.root);
         let loaded = agents(&config, &tools, &said);
         Ok(Self {

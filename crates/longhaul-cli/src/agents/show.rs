@@ -41,7 +41,7 @@ impl Show {
                 "version": agent.version(), "path": one.path, "source": source,
                 "notes": one.notes, "agent": agent,
             });
-            return say::json(&shown.to_string());
+            return say::json(&shown);
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),

@@ -7,8 +7,8 @@ use longhaul_engine::agent::Agent;
 use longhaul_engine::toolbox::Equipped;
 
 use crate::chaos::judge::life::WITNESS;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::say;
 
 /// Tools that stay in the storm's own folder.
@@ -29,7 +29,7 @@ pub(crate) fn ask(house: &House, agent: &Agent, yes: bool) -> anyhow::Result<()>
         return Ok(());
     }
     let command = format!("longhaul chaos --yes {} ...", agent.name);
-    Err(Failure::usage("nothing was begun")
+    Err(CliError::usage("nothing was begun")
         .exit(Exit::NotAllowed)
         .hint("begin all the same", command)
         .hint("or storm the built-in project", "longhaul chaos")

@@ -14,7 +14,6 @@ use longhaul_run::outside::standing_digest;
 
 use crate::chaos::judge::life::WITNESS;
 use crate::chaos::witness;
-use crate::fail;
 
 /// So many gates are answered at once.
 const GATES_MAX: usize = 1_000;
@@ -45,7 +44,7 @@ impl Keeper {
             limit: GATES_MAX,
             ..GatesAsk::default()
         };
-        for gate in longhaul.gates(ask).await.map_err(fail::engine)? {
+        for gate in longhaul.gates(ask).await? {
             let answered = self.answered.entry(gate.run).or_default();
             if *answered >= ANSWERS_MAX {
                 continue;
@@ -64,7 +63,7 @@ impl Keeper {
             match longhaul.answer(gate.spec.id, answer).await {
                 // Its driver was quicker to withdraw it, or writes right now.
                 Ok(_) | Err(Error::Refused(_) | Error::Crowded(_)) => {}
-                Err(error) => return Err(fail::engine(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

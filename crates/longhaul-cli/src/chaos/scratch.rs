@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use longhaul::assemble::{House, Opening, agents, open, toolbox};
+use longhaul::assemble::{House, agents, open, toolbox};
 use longhaul::config::load;
 use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
@@ -22,10 +22,11 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::chaos::built_in;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
+use crate::open::opening;
 use crate::trust::asking;
-use crate::{fail, here, project_files, say};
+use crate::{here, project_files, say};
 
 /// So deep may folders of agents and scripts stand in each other.
 const DEPTH_MAX: u32 = 8;
@@ -116,13 +117,7 @@ impl Scratch {
 
     /// The whole program over the storm's store, beside whoever drives it.
     pub(crate) fn open(&self) -> anyhow::Result<House> {
-        let opening = Opening {
-            role: Role::Outsider,
-            holder: "longhaul chaos".to_owned(),
-            fatal: None,
-            recorder: None,
-        };
-        open(self.config.clone(), opening).map_err(fail::assemble)
+        Ok(open(self.config.clone(), opening(Role::Outsider))?)
     }
 
     /// The folder.
@@ -147,7 +142,7 @@ fn untrusted(agent: &str, shut: &[String]) -> anyhow::Error {
         "`{agent}` needs what is not trusted in this project, and a storm asks nobody:\n  {}",
         shut.join("\n  ")
     );
-    Failure::usage(words)
+    CliError::usage(words)
         .exit(Exit::NotAllowed)
         .hint("look at it and decide", "longhaul trust")
         .hint(
@@ -160,7 +155,7 @@ fn untrusted(agent: &str, shut: &[String]) -> anyhow::Error {
 /// The files that agents are made of beside their own, from the project's top.
 fn named(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = toolbox(project, &clock).map_err(fail::assemble)?;
+    let tools = toolbox(project, &clock)?;
     let mut files = agents(project, &tools, Path::new("")).files;
     files.push(project.root.join("AGENTS.md"));
     let inward = |file: &PathBuf| {
@@ -191,7 +186,7 @@ impl ProjectCopy<'_> {
     /// Copies the project's settings, without which nothing would be the same.
     fn settings(&self) -> anyhow::Result<()> {
         let read = read_project_file(self.from, Path::new(FILE_NAME), FILE_BYTES_MAX);
-        let bytes = read.map_err(|why| Failure::usage(format!("`{FILE_NAME}` {why}")))?;
+        let bytes = read.map_err(|why| CliError::usage(format!("`{FILE_NAME}` {why}")))?;
         fs::write(self.to.join(FILE_NAME), bytes)?;
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::chaos::dice::Dice;
 use crate::chaos::judge::Journal;
 use crate::chaos::keeper::Keeper;
 use crate::chaos::scratch::Scratch;
-use crate::{fail, say};
+use crate::say;
 
 /// So long after its first fact a worker is killed, if the work goes as planned.
 const LIFE_MS: (u64, u64) = (5, 150);
@@ -149,7 +149,7 @@ impl<'a> Storm<'a> {
             task.inbox = inboxes.first().map(InboxName::new).transpose()?;
             task.submitter = Some("chaos".to_owned());
             let run = self.house.longhaul.submit(task).await;
-            self.log.runs.push(run.map_err(fail::engine)?);
+            self.log.runs.push(run?);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ pub(crate) async fn journals(house: &House, log: &Log) -> anyhow::Result<Vec<Jou
                 Ok(page) if page.is_empty() => break,
                 Ok(page) => entries.extend(page),
                 Err(longhaul_engine::Error::NoRun(_)) => break,
-                Err(error) => return Err(fail::engine(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         journals.push((run, entries));

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::db::file::{existing_store, own_files, size};
 use crate::db::journals::Fold;
+use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::say;
 
 #[derive(Debug, Args)]
@@ -29,18 +29,18 @@ impl Backup {
         let store = existing_store()?;
         let said = self.file.display();
         if self.file.is_dir() {
-            return Err(Failure::usage(format!("`{said}` is a folder: name a file in it")).into());
+            return Err(CliError::usage(format!("`{said}` is a folder: name a file in it")).into());
         }
         if same(&store, &self.file) {
-            return Err(Failure::usage(format!("`{said}` is the store itself")).into());
+            return Err(CliError::usage(format!("`{said}` is the store itself")).into());
         }
         if own_files(&store)?.iter().any(|own| same(own, &self.file)) {
             let words = format!("`{said}` is a file of the runtime's own: name another");
-            return Err(Failure::usage(words).into());
+            return Err(CliError::usage(words).into());
         }
         if self.file.exists() && !self.force {
             let words = format!("`{said}` is there already, and a backup replaces nothing");
-            return Err(Failure::usage(words)
+            return Err(CliError::usage(words)
                 .hint("replace it", format!("longhaul db backup {said} --force"))
                 .into());
         }
@@ -57,7 +57,7 @@ impl Backup {
             _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         let report = copied.map_err(|error| {
-            fail::store(&error).hint("see what is damaged", "longhaul db check")
+            error::store(&error).hint("see what is damaged", "longhaul db check")
         })?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         let problems = report.problems.len() as u64 + report.unlisted;
@@ -66,7 +66,7 @@ impl Backup {
                 "file": self.file, "runs": runs, "events": events, "bytes": bytes,
                 "problems": problems,
             });
-            say::json(&line.to_string())?;
+            say::json(&line)?;
         } else {
             let size = size(bytes);
             say::words(&format!("{said}: {runs} runs, {events} events, {size}"))?;

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::db::file::{existing_store, size};
 use crate::db::journals::Fold;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::say;
 
 #[derive(Debug, Args)]
@@ -25,13 +25,12 @@ impl Check {
         let file = match &self.file {
             Some(file) if !file.is_file() => {
                 let words = format!("there is no file `{}`", file.display());
-                return Err(Failure::usage(words).into());
+                return Err(CliError::usage(words).into());
             }
             Some(file) => file.clone(),
             None => existing_store()?,
         };
-        let report = longhaul_store::check(&file, &mut Fold::default());
-        let report = report.map_err(|error| fail::store(&error))?;
+        let report = longhaul_store::check(&file, &mut Fold::default())?;
         let is_good = report.problems.is_empty();
         if self.json {
             let line = json!({
@@ -43,7 +42,7 @@ impl Check {
                 "problems": report.problems,
                 "unlisted": report.unlisted,
             });
-            say::json(&line.to_string())?;
+            say::json(&line)?;
         } else {
             let (said, size) = (file.display(), size(report.bytes));
             let (runs, events) = (report.runs, report.events);

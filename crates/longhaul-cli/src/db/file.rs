@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use longhaul::assemble::store_file;
 
-use crate::{fail, here, open};
+use crate::{here, open};
 
 /// The path of the store, whether it is there or not.
 pub(super) fn store() -> anyhow::Result<PathBuf> {
-    store_file(&here::config(&here::surroundings()?)?).map_err(fail::assemble)
+    Ok(store_file(&here::config(&here::surroundings()?)?)?)
 }
 
 /// The path of a store that is there.

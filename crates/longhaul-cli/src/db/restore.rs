@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::db::file::{size, store};
 use crate::db::journals::Fold;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::say;
 
 #[derive(Debug, Args)]
@@ -25,16 +25,16 @@ impl Restore {
         let store = store()?;
         if !self.file.is_file() {
             let words = format!("there is no file `{}`", self.file.display());
-            return Err(Failure::usage(words).into());
+            return Err(CliError::usage(words).into());
         }
         let restored = longhaul_store::restore(&self.file, &store, &mut Fold::default());
-        let (report, kept) = restored.map_err(|error| fail::store(&error))?;
+        let (report, kept) = restored?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         if self.json {
             let line = json!({
                 "file": store, "kept": kept, "runs": runs, "events": events, "bytes": bytes,
             });
-            say::json(&line.to_string())?;
+            say::json(&line)?;
         } else {
             let (said, size) = (store.display(), size(bytes));
             say::words(&format!(

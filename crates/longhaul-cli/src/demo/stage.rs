@@ -14,16 +14,15 @@ use longhaul_engine::Longhaul;
 use longhaul_engine::handle::Watching;
 
 use crate::card::card;
+use crate::client::RunClient;
 use crate::demo::project::Project;
 use crate::demo::score::score;
 use crate::demo::worker::WorkerProcess;
-use crate::desk::Desk as _;
-use crate::desk::here::Here;
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::person::{Person, Said, oldest};
+use crate::say;
 use crate::teller::{Teller, clock};
-use crate::{fail, say};
 
 /// The turn in whose middle the worker dies.
 const DEADLY_TURN: u32 = 5;
@@ -38,7 +37,7 @@ const ANSWERS_AFTER: Millis = Millis::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     longhaul: &'a Longhaul,
-    desk: Here,
+    client: RunClient,
     project: &'a Project,
     run: RunId,
     worker: WorkerProcess,
@@ -55,7 +54,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn set(house: &'a House, project: &'a Project, run: RunId) -> anyhow::Result<Self> {
         Ok(Self {
             longhaul: &house.longhaul,
-            desk: Here::new(&house.longhaul),
+            client: RunClient::local(&house.longhaul),
             project,
             run,
             worker: WorkerProcess::start(project.folder())?,
@@ -69,11 +68,7 @@ impl<'a> Stage<'a> {
 
     /// Plays to the end.
     pub(crate) async fn show(&mut self) -> anyhow::Result<Exit> {
-        let mut watching = self
-            .longhaul
-            .watch(self.run, Seq::START)
-            .await
-            .map_err(fail::engine)?;
+        let mut watching = self.longhaul.watch(self.run, Seq::START).await?;
         while let Some(entries) = self.next(&mut watching).await? {
             for entry in entries {
                 self.take_in(entry).await?;
@@ -84,7 +79,7 @@ impl<'a> Stage<'a> {
         }
         self.worker.end().await?;
         self.tell_score()?;
-        let view = self.longhaul.show(self.run).await.map_err(fail::engine)?;
+        let view = self.longhaul.show(self.run).await?;
         Ok(Exit::of(&view))
     }
 
@@ -92,7 +87,7 @@ impl<'a> Stage<'a> {
     async fn next(&mut self, watching: &mut Watching) -> anyhow::Result<Option<Vec<Entry>>> {
         tokio::select! {
             biased;
-            seen = watching.next() => Ok(seen.map_err(fail::engine)?),
+            seen = watching.next() => Ok(seen?),
             error = self.worker.ended() => Err(error),
         }
     }
@@ -147,7 +142,7 @@ impl<'a> Stage<'a> {
 
     /// Shows the gate, and waits for the person, or answers where there is none.
     async fn ask(&mut self, watching: &mut Watching) -> anyhow::Result<()> {
-        let Some(gate) = oldest(&self.desk, self.run).await? else {
+        let Some(gate) = oldest(&self.client, self.run).await? else {
             return Ok(());
         };
         self.asked = false;
@@ -176,7 +171,7 @@ impl<'a> Stage<'a> {
             tokio::select! {
                 biased;
                 seen = watching.next() => {
-                    for entry in seen.map_err(fail::engine)?.unwrap_or_default() {
+                    for entry in seen?.unwrap_or_default() {
                         self.take_in(entry).await?;
                     }
                     return Ok(());
@@ -185,10 +180,10 @@ impl<'a> Stage<'a> {
                     Said::Nothing => {}
                     Said::Detach => {
                         let words = format!("detached. The run is saved: cd {} && longhaul watch {}", self.project.said(), self.run);
-                        return Err(Failure::usage(words).exit(Exit::Interrupted).into());
+                        return Err(CliError::usage(words).exit(Exit::Interrupted).into());
                     }
                     said @ (Said::Approve | Said::Reject(_) | Said::Words(_) | Said::Why) => {
-                        self.person.answer(&self.desk, self.run, said).await?;
+                        self.person.answer(&self.client, self.run, said).await?;
                     }
                 },
             }
@@ -204,8 +199,8 @@ impl<'a> Stage<'a> {
             payload: None,
             digest: gate.digest,
         };
-        let answered = self.desk.answer(gate.id, answer).await;
-        answered.map(|_| ()).map_err(fail::about_gate(gate))
+        self.client.answer(gate, answer).await?;
+        Ok(())
     }
 
     fn tell(&self, entry: &Entry, what: &str, words: &str) -> anyhow::Result<()> {

@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 
 /// The variables that it sees, and those that begin with `LC_` or `XDG_`. No key is among
 /// them, whatever it is called.
@@ -88,7 +88,7 @@ impl WorkerProcess {
         };
         let said = said.trim();
         let said = said.strip_prefix("error: ").unwrap_or(said);
-        Failure::usage(format!("the demo's worker ended: {said}"))
+        CliError::usage(format!("the demo's worker ended: {said}"))
             .exit(exit)
             .into()
     }

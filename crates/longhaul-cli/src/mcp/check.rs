@@ -19,8 +19,8 @@ use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::mcp::told::{nothing, tell};
 use crate::paint::{Paint, Tone};
 use crate::table::{Cell, table};
@@ -63,7 +63,7 @@ impl Check {
         let config = here::config(&here)?;
         let file = McpFile::of(&config);
         if let Some(problem) = file.problems.first() {
-            return Err(Failure::usage(problem.to_string())
+            return Err(CliError::usage(problem.to_string())
                 .hint("see all that is wrong", "longhaul mcp ls")
                 .into());
         }
@@ -71,7 +71,7 @@ impl Check {
         if names.is_empty() {
             nothing(&file);
             if self.json {
-                say::json(&json!({ "checks": [] }).to_string())?;
+                say::json(&json!({ "checks": [] }))?;
             }
             return Ok(Exit::Done);
         }
@@ -86,7 +86,7 @@ impl Check {
         };
         if self.json {
             let list = checks.iter().map(shown);
-            say::json(&json!({ "checks": list.collect::<Value>() }).to_string())?;
+            say::json(&json!({ "checks": list.collect::<Value>() }))?;
         } else {
             for one in &checks {
                 told(one)?;
@@ -104,7 +104,7 @@ impl Check {
         }
         for name in &self.names {
             file.find(name)
-                .map_err(|why| Failure::usage(why).hint("all servers", "longhaul mcp ls"))?;
+                .map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
         }
         Ok(self.names.clone())
     }
@@ -120,7 +120,7 @@ pub(crate) fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
         asking::ask(&decisions, &[&item])?;
     }
     decisions.check(&item).map_err(|why| {
-        Failure::usage(why)
+        CliError::usage(why)
             .exit(Exit::NotAllowed)
             .hint("look at it and decide", "longhaul trust")
             .hint("see what it names", "longhaul mcp ls")

@@ -20,8 +20,8 @@ use longhaul_mcp::{Began, Door, LoginError, Servers, Standing, Visit};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::interrupts::Interrupts;
 use crate::mcp::check::allowed;
 use crate::{here, runtime, say, teller};
@@ -74,7 +74,7 @@ impl Login {
     fn port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
         let found = file.find(&self.name);
         let server =
-            found.map_err(|why| Failure::usage(why).hint("all servers", "longhaul mcp ls"))?;
+            found.map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
         Ok(match &server.way {
             Some(Way::Http { oauth, .. }) => oauth.callback_port,
             Some(Way::Stdio { .. }) | None => None,
@@ -98,7 +98,7 @@ impl Login {
         let door = Door::open(port).await.map_err(|error| {
             let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
             let words = format!("a browser can't come back to {port} of this machine: {error}");
-            Failure::usage(words).hint("change or leave out", "`oauth.callbackPort` in .mcp.json")
+            CliError::usage(words).hint("change or leave out", "`oauth.callbackPort` in .mcp.json")
         })?;
         let redirect = door.address();
         let began = servers.login(&self.name, &Visit { redirect, scopes }).await;
@@ -110,7 +110,7 @@ impl Login {
                 PERSON_MAX.as_secs() / 60
             );
             let again = format!("longhaul mcp login {}", self.name);
-            let failure = Failure::usage(words).hint("try it again", again);
+            let failure = CliError::usage(words).hint("try it again", again);
             return Err(failure.exit(Exit::TimedOut).into());
         };
         let standing = began.finish(&led_to).await.map_err(failed)?;
@@ -138,7 +138,7 @@ impl Login {
                 "logged_in": standing.is_some(),
                 "login": standing.map(shown),
             });
-            return say::json(&told.to_string());
+            return say::json(&told);
         }
         let how = standing.map(|standing| format!(", {}", said(standing)));
         say::words(&format!("{}: {word}{}", self.name, how.unwrap_or_default()))
@@ -149,7 +149,7 @@ impl Login {
 fn may(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>, name: &str) -> anyhow::Result<()> {
     let line = clients::line(config, file, clock);
     let served = supplies::Served::new(config, file.clone(), line);
-    Ok(served.may(name).map_err(Failure::usage)?)
+    Ok(served.may(name).map_err(CliError::usage)?)
 }
 
 /// Whether a server wants a login of a stranger. Where there was a login before, that
@@ -158,7 +158,7 @@ async fn wants(servers: &Servers, name: &str, had: bool) -> anyhow::Result<bool>
     match servers.wants_login(name).await {
         Ok(wants) => Ok(wants),
         Err(_) if had => Ok(true),
-        Err(error) => Err(Failure::usage(error.to_string())
+        Err(error) => Err(CliError::usage(error.to_string())
             .exit(Exit::Busy)
             .hint("see how it stands", "longhaul mcp ls")
             .into()),
@@ -190,8 +190,8 @@ async fn led_to(door: &Door, began: &Began) -> Option<String> {
 }
 
 /// A login that came to nothing.
-pub(crate) fn failed(error: LoginError) -> Failure {
-    Failure::usage(error.to_string())
+pub(crate) fn failed(error: LoginError) -> CliError {
+    CliError::usage(error.to_string())
 }
 
 /// Lines that somebody pastes, as long as there is somebody.

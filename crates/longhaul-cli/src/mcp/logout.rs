@@ -17,8 +17,8 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_mcp::{Forgotten, Servers};
 use serde_json::{Value, json};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::interrupts::Interrupts;
 use crate::mcp::login::failed;
 use crate::{here, runtime, say};
@@ -38,7 +38,7 @@ impl Logout {
         let here = here::with_env_file_if_sound(here::surroundings()?);
         let config = here::config(&here)?;
         let file = McpFile::of(&config);
-        let all = |why: String| Failure::usage(why).hint("all servers", "longhaul mcp ls");
+        let all = |why: String| CliError::usage(why).hint("all servers", "longhaul mcp ls");
         file.find(&self.name).map_err(all)?;
         let name = &self.name;
         match ready(&config, &file).get(name) {
@@ -68,7 +68,7 @@ impl Logout {
     async fn log_out(&self, servers: &Servers, may_ask: bool) -> anyhow::Result<Exit> {
         let gone = servers.logout(&self.name, may_ask).await.map_err(failed)?;
         match self.json {
-            true => say::json(&shown(&self.name, &gone).to_string())?,
+            true => say::json(&shown(&self.name, &gone))?,
             false => say::words(&format!("{}: {}", self.name, said(&gone)))?,
         }
         Ok(Exit::Done)

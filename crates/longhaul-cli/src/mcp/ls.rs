@@ -56,7 +56,7 @@ impl Ls {
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
-            say::json(&shown(&file, &ready, (verdict.as_ref(), &logins)).to_string())?;
+            say::json(&shown(&file, &ready, (verdict.as_ref(), &logins)))?;
             return Ok(exit);
         }
         if file.servers.is_empty() {

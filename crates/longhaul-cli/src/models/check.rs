@@ -19,8 +19,8 @@ use longhaul_model::http::{Http, Limits};
 use longhaul_model::roll::{Asker, Manner, models};
 use serde_json::{Value, json};
 
+use crate::error::CliError;
 use crate::exit::Exit;
-use crate::fail::Failure;
 use crate::paint::Tone;
 use crate::table::{self, Cell};
 use crate::{runtime, say};
@@ -67,7 +67,7 @@ impl Check {
         });
         if self.json {
             let list = reports.iter().map(|report| report.shown(menu));
-            say::json(&json!({ "checks": list.collect::<Value>() }).to_string())?;
+            say::json(&json!({ "checks": list.collect::<Value>() }))?;
             return Ok(exit(&reports));
         }
         let head = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
@@ -96,7 +96,7 @@ impl Check {
                 None => trusted.push(provider),
                 Some(why) if self.names.is_empty() => say::talk(&format!("note: {why}")),
                 Some(why) => {
-                    return Err(Failure::usage(why)
+                    return Err(CliError::usage(why)
                         .exit(Exit::NotAllowed)
                         .hint("look at it and decide", "longhaul trust")
                         .into());
@@ -118,10 +118,10 @@ impl Check {
         for name in &self.names {
             if name == SCRIPTED {
                 return Err(
-                    Failure::usage("`scripted` is built in: there is nobody to ask").into(),
+                    CliError::usage("`scripted` is built in: there is nobody to ask").into(),
                 );
             }
-            let provider = menu.providers.find(name).map_err(Failure::usage)?;
+            let provider = menu.providers.find(name).map_err(CliError::usage)?;
             if provider.needs_key() && provider.key(&menu.env).is_none() {
                 let mut words =
                     format!("there is no key for `{name}`: set {}", provider.variables());
@@ -130,7 +130,7 @@ impl Check {
                         "; .env sets {variable}, but this command does not read that file"
                     ));
                 }
-                return Err(Failure::usage(words)
+                return Err(CliError::usage(words)
                     .hint("see which are set", "longhaul models")
                     .into());
             }

@@ -27,7 +27,7 @@ impl Ls {
         // Ollama is asked by those who need a model, not by those who look.
         let chosen = menu.choose(None, |_| None);
         if self.json {
-            return say::json(&shown(menu, chosen.as_ref().ok()).to_string());
+            return say::json(&shown(menu, chosen.as_ref().ok()));
         }
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<Cell>> = menu

@@ -7,7 +7,7 @@ use longhaul::assemble::menu::Menu;
 use longhaul_model::prices::{Entry, dollars};
 use serde_json::{Value, json};
 
-use crate::fail::Failure;
+use crate::error::CliError;
 use crate::paint::Tone;
 use crate::say;
 use crate::table::{self, Cell};
@@ -40,7 +40,7 @@ impl Price {
         }
         match unknown.is_empty() {
             true => Ok(()),
-            false => Err(Failure::usage(unknown.join("\n")).into()),
+            false => Err(CliError::usage(unknown.join("\n")).into()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Price {
                 "unit": "USD for a million tokens",
                 "models": list.collect::<Value>(),
             });
-            return say::json(&told.to_string());
+            return say::json(&told);
         }
         let head = [
             "MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE",

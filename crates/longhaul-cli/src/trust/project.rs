@@ -14,7 +14,7 @@ use longhaul::trust::items::items;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 
-use crate::fail::{self, Failure};
+use crate::error::CliError;
 
 /// A project, and what it would do.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Project {
     /// The project of these settings.
     pub(crate) fn load(config: &Config) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let tools = toolbox(config, &clock).map_err(fail::assemble)?;
+        let tools = toolbox(config, &clock)?;
         let loaded = agents(config, &tools, Path::new(""));
         Ok(Self {
             decisions: Decisions::new(config),
@@ -45,7 +45,7 @@ impl Project {
 
 /// Decisions that can't be looked up or kept.
 pub(crate) fn no_decisions(error: PrivateFileError) -> anyhow::Error {
-    let failure = Failure::usage(format!("decisions about trust can't be kept: {error}"));
+    let failure = CliError::usage(format!("decisions about trust can't be kept: {error}"));
     let first = match &error {
         PrivateFileError::Homeless => None,
         PrivateFileError::Io { path, .. } => {

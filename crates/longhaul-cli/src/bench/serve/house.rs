@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::Context as _;
-use longhaul::assemble::{Opening, open};
+use longhaul::assemble::open;
 use longhaul::config::load;
 use longhaul::config::surroundings::Surroundings;
 use longhaul_engine::Task;
@@ -18,7 +18,8 @@ use tempfile::TempDir;
 use crate::bench::client::Client;
 use crate::bench::conditions;
 use crate::bench::process::OwnProcess;
-use crate::{fail, project_files};
+use crate::open::opening;
+use crate::project_files;
 
 /// So many tasks fill a store at once, of so many bytes each.
 const FILL_TASKS: u64 = 64;
@@ -84,13 +85,7 @@ impl Project {
     /// Fills the store with runs that nobody will drive; how big it is then, in MB.
     pub(crate) async fn fill(&self, megabytes: u32) -> anyhow::Result<u64> {
         let config = load::load(&self.here, &[])?;
-        let opening = Opening {
-            role: Role::Driver,
-            holder: "longhaul bench".to_owned(),
-            fatal: None,
-            recorder: None,
-        };
-        let house = open(config, opening).map_err(fail::assemble)?;
+        let house = open(config, opening(Role::Driver))?;
         let aside = longhaul_core::id::InboxName::new("aside")?;
         let rounds = u64::from(megabytes) * 1024 * 1024 / (FILL_TASKS * FILL_BYTES);
         for round in 0..rounds {
@@ -104,11 +99,7 @@ impl Project {
                 }
             };
             let tasks = (0..FILL_TASKS).map(task).collect();
-            house
-                .longhaul
-                .submit_all(tasks)
-                .await
-                .map_err(fail::engine)?;
+            house.longhaul.submit_all(tasks).await?;
         }
         let file = self.root().join(".longhaul/longhaul.db");
         let wal = self.root().join(".longhaul/longhaul.db-wal");

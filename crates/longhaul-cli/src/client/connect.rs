@@ -1,4 +1,4 @@
-//! Finds the desk for a command: the server that is named, the one that says it
+//! Finds the client for a command: the server that is named, the one that says it
 //! serves this store, or the store itself.
 //!
 //! Never: another server than the one that was named, a key for anybody but the
@@ -14,10 +14,9 @@ use longhaul_api::client::{Client, Url, is_alive};
 use longhaul_core::net;
 use longhaul_engine::secret::Secret;
 
-use crate::desk::Desk;
-use crate::desk::here::Here;
+use crate::client::RunClient;
+use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::fail::{self, Failure};
 use crate::here::{quiet_config, surroundings};
 use crate::me::me;
 use crate::{open, runtime, say};
@@ -32,39 +31,39 @@ const KEY: &str = "LONGHAUL_KEY";
 #[derive(Debug)]
 pub(crate) struct Server {
     /// How it is asked.
-    pub(crate) desk: Client,
+    pub(crate) client: Client,
     /// Somebody named it, so that its agents need not be those of this folder.
     pub(crate) is_named: bool,
 }
 
-/// The desk to say a word or to look; there must be something to look at.
-pub(crate) fn look() -> anyhow::Result<Box<dyn Desk>> {
+/// The client to say a word or to look; there must be something to look at.
+pub(crate) fn look() -> anyhow::Result<RunClient> {
     look_at(server()?)
 }
 
 /// The same, where it was looked for a server before.
-pub(crate) fn look_at(server: Option<Server>) -> anyhow::Result<Box<dyn Desk>> {
+pub(crate) fn look_at(server: Option<Server>) -> anyhow::Result<RunClient> {
     at_if_there(server)?.ok_or_else(|| open::nothing_here().into())
 }
 
 /// The same; none when there is neither a server nor a store.
-pub(crate) fn look_if_there() -> anyhow::Result<Option<Box<dyn Desk>>> {
+pub(crate) fn look_if_there() -> anyhow::Result<Option<RunClient>> {
     at_if_there(server()?)
 }
 
-fn at_if_there(server: Option<Server>) -> anyhow::Result<Option<Box<dyn Desk>>> {
+fn at_if_there(server: Option<Server>) -> anyhow::Result<Option<RunClient>> {
     if let Some(server) = server {
-        return Ok(Some(Box::new(server.desk)));
+        return Ok(Some(RunClient::Remote(server.client)));
     }
     let house = open::look_if_there()?;
-    Ok(house.map(|house| Box::new(Here::new(&house.longhaul)) as Box<dyn Desk>))
+    Ok(house.map(|house| RunClient::local(&house.longhaul)))
 }
 
-/// The desk to hand something over; a store is made if need be.
-pub(crate) fn beside(server: Option<Server>) -> anyhow::Result<Box<dyn Desk>> {
+/// The client to hand something over; a store is made if need be.
+pub(crate) fn beside(server: Option<Server>) -> anyhow::Result<RunClient> {
     match server {
-        Some(server) => Ok(Box::new(server.desk)),
-        None => Ok(Box::new(Here::new(&open::beside()?.longhaul))),
+        Some(server) => Ok(RunClient::Remote(server.client)),
+        None => Ok(RunClient::local(&open::beside()?.longhaul)),
     }
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn server() -> anyhow::Result<Option<Server>> {
 fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
     let Some(url) = address(said) else {
         let words = format!("{URL}={said} is no address of a server");
-        return Err(Failure::usage(words)
+        return Err(CliError::usage(words)
             .hint(
                 "write it so",
                 format!("{URL}=http://127.0.0.1:4180 longhaul ls"),
@@ -99,14 +98,13 @@ fn named(here: &Surroundings, said: &str) -> anyhow::Result<Server> {
         ));
     }
     Ok(Server {
-        desk: client(url, key.as_ref())?,
+        client: client(url, key.as_ref())?,
         is_named: true,
     })
 }
 
 fn client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
-    let client = Client::new(url, key.map(Secret::reveal), Some(&me()));
-    client.map_err(fail::engine)
+    Ok(Client::new(url, key.map(Secret::reveal), Some(&me()))?)
 }
 
 /// The server that drives this folder's store, if one does and answers.
@@ -126,7 +124,7 @@ fn marked(here: &Surroundings) -> anyhow::Result<Option<Server>> {
     }
     let key = key(here, &url, Some(&config))?;
     Ok(Some(Server {
-        desk: client(url, key.as_ref())?,
+        client: client(url, key.as_ref())?,
         is_named: false,
     }))
 }
@@ -170,7 +168,7 @@ fn key(here: &Surroundings, url: &Url, config: Option<&Config>) -> anyhow::Resul
     }
     let at = local_key::path(config);
     let key = local_key::read(&at);
-    key.map_err(|error| fail::local_key(&error, &at).exit(Exit::NotAllowed).into())
+    key.map_err(|error| error::local_key(&error, &at).exit(Exit::NotAllowed).into())
 }
 
 fn is_loopback(url: &Url) -> bool {
