@@ -4,14 +4,16 @@
 //! machine from the same run, and the ratio to it.
 
 mod client;
-mod conditions;
-mod cost;
+mod fixture;
 mod journal;
-mod load;
-mod process;
+mod measure;
+mod model_source;
+mod project;
+mod report;
 mod serve;
 mod tools;
 mod turn;
+mod write_load;
 
 use clap::Subcommand;
 

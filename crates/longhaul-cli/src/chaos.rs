@@ -4,7 +4,6 @@
 //! Never: touches the project's own store. Everything happens in a copy.
 
 mod built_in;
-mod child;
 mod consent;
 mod dice;
 mod judge;

@@ -4,9 +4,7 @@
 //! said about the recovery is counted in the journal.
 
 mod project;
-mod score;
 mod stage;
-pub(crate) mod worker;
 
 use clap::Args;
 use longhaul::assemble::open;

@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod config;
 mod cpu;
+mod crash_counts;
 mod db;
 mod demo;
 mod driven;
@@ -40,6 +41,7 @@ mod models;
 mod name;
 
 mod open;
+mod own_process;
 mod page;
 mod paint;
 mod person;

@@ -1,96 +1,74 @@
-//! A client that costs as little as it can: one connection, one request after
-//! another.
-//!
-//! Never: for anything but measuring. It understands what our own server says.
+//! A load client: one connection, one request after another, with as little CPU as possible.
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// A head is no longer than this many lines.
-const HEAD_LINES_MAX: usize = 64;
-
-/// One connection.
+/// One connection to a server.
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: BufReader<TcpStream>,
+    sender: SendRequest<Full<Bytes>>,
     host: String,
     key: String,
 }
 
 impl Client {
-    /// A connection to this address, with this key.
-    pub(crate) async fn connect(address: &str, key: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+    /// A connection to the server at this URL, with this key.
+    pub(crate) async fn connect(url: &str, key: &str) -> anyhow::Result<Self> {
+        let host = url.trim_start_matches("http://").to_owned();
+        let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            // A stream on which nothing happens needs no room for reading.
-            stream: BufReader::with_capacity(1_024, stream),
-            host: address.to_owned(),
-            key: key.to_owned(),
-        })
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        #[expect(clippy::disallowed_methods, reason = "it ends with its sender")]
+        drop(tokio::spawn(connection));
+        let key = key.to_owned();
+        Ok(Self { sender, host, key })
     }
 
-    /// Sends a request; the answer's status and body.
-    pub(crate) async fn ask(
+    /// Sends a request; the response's status and body.
+    pub(crate) async fn send(
         &mut self,
         method: &str,
         path: &str,
         body: &str,
     ) -> anyhow::Result<(u16, Value)> {
-        let kind = match body.is_empty() {
-            true => "",
-            false => "content-type: application/json\r\n",
-        };
-        self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{kind}content-length: {}\r\n\r\n{body}",
-            self.host, self.key, body.len()
-        ))
-        .await?;
-        let (status, length) = self.head().await?;
-        let mut body = vec![0; length.context("an answer without a length")?];
-        self.stream.read_exact(&mut body).await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(CONTENT_TYPE, "application/json");
+        let response = self.request(request, body).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
         Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 
-    /// Opens a stream, and returns when its head has come.
-    pub(crate) async fn listen(&mut self, path: &str) -> anyhow::Result<()> {
-        self.send(&format!(
-            "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\naccept: text/event-stream\r\n\r\n",
-            self.host, self.key
-        ))
-        .await?;
-        match self.head().await?.0 {
-            200 => Ok(()),
+    /// Opens a stream of events, which lasts as long as the response.
+    pub(crate) async fn listen(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
+        let request = Request::get(path).header(ACCEPT, "text/event-stream");
+        let response = self.request(request, "").await?;
+        match response.status().as_u16() {
+            200 => Ok(response),
             status => bail!("a stream was answered {status}"),
         }
     }
 
-    async fn send(&mut self, text: &str) -> anyhow::Result<()> {
-        self.stream.get_mut().write_all(text.as_bytes()).await?;
-        Ok(())
-    }
-
-    async fn head(&mut self) -> anyhow::Result<(u16, Option<usize>)> {
-        let mut status = 0;
-        let mut length = None;
-        for _ in 0..HEAD_LINES_MAX {
-            let mut line = String::new();
-            if self.stream.read_line(&mut line).await? == 0 {
-                bail!("the server closed the connection");
-            }
-            let line = line.trim_end();
-            if line.is_empty() {
-                return Ok((status, length));
-            }
-            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-                status = rest.get(..3).unwrap_or_default().parse()?;
-            }
-            if let Some(said) = line.strip_prefix("content-length: ") {
-                length = Some(said.parse()?);
-            }
-        }
-        bail!("an answer's head had no end")
+    async fn request(
+        &mut self,
+        request: hyper::http::request::Builder,
+        body: &str,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let request = request
+            .header(HOST, &self.host)
+            .header(AUTHORIZATION, format!("Bearer {}", self.key))
+            .body(Full::from(body.to_owned()))?;
+        self.sender.ready().await?;
+        let sent = self.sender.send_request(request).await;
+        sent.context("the server closed the connection")
     }
 }

@@ -1,21 +1,24 @@
-//! `longhaul bench serve`: what the server costs: starting, waiting, answering
-//! while runs are in flight.
-//!
-//! Never: a figure without its conditions. The group commit that a submit waits
-//! for is measured in the same run, under the same load.
+//! `longhaul bench serve`: what the server costs: starting, waiting, answering while runs are in
+//! flight. The group commit that a submit waits for is measured in the same run, under the same
+//! load.
 
-mod ask;
-mod house;
-mod measure;
+mod server_process;
 
+use anyhow::{Context as _, bail};
 use clap::Args;
-use longhaul_engine::clock::Stopwatch;
-use serde_json::Value;
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
+use longhaul_store::bench::Spans;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use crate::bench::conditions::{build, cores, met};
-use crate::bench::serve::ask::Ask;
-use crate::bench::serve::measure::{Figures, Timed};
-use crate::{runtime, say};
+use crate::bench::client::Client;
+use crate::bench::measure::Percentiles;
+use crate::bench::report::{Report, met};
+use crate::bench::serve::server_process::{Server, fill, project};
+use crate::bench::write_load::WriteLoad;
+use crate::runtime;
 
 /// Resident memory of a server that does nothing, in MB.
 const IDLE_MB_TARGET: f64 = 25.0;
@@ -29,93 +32,268 @@ const SUBMIT_TARGET: f64 = 4.0;
 /// What a thousand streams on which nothing happens may cost, in MB.
 const STREAMS_MB_TARGET: f64 = 40.0;
 
+/// How long a server rests before its idle memory is read.
+const REST: Millis = Millis::from_secs(2);
+
+/// How often, and how many times, a condition is checked before the bench gives up.
+const POLL_INTERVAL: Millis = Millis(50);
+const POLLS_MAX: u32 = 600;
+
 /// What the server costs.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    #[command(flatten)]
-    ask: Ask,
+    /// Runs in flight while it is measured
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Requests of each kind
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    requests: u32,
+    /// Connections that ask at once
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    connections: u32,
+    /// Streams on which nothing happens
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    streams: u32,
+    /// How big the store is before the server starts, in MB
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    store_mb: u32,
+    /// The folder in which to measure; its disk counts
+    #[arg(long)]
+    dir: Option<std::path::PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Serve {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let watch = Stopwatch::start();
-        let figures = runtime::driving()?.block_on(measure::measure(&self.ask, watch))?;
-        say::data(&match self.json {
-            true => self.as_json(&figures)?.to_string(),
-            false => self.as_text(&figures),
-        })
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+struct Figures {
+    store_mb: u64,
+    ready_ms: f64,
+    idle_mb: f64,
+    busy_mb: f64,
+    streams_mb: f64,
+    group_commit: Timed,
+    submit: Timed,
+    show: Timed,
+    /// The slowest submits against the slowest group commits.
+    submit_ratio: f64,
+}
+
+/// Requests: how many a second, and how long each took.
+#[derive(Debug, Serialize)]
+struct Timed {
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl Timed {
+    fn new(per_second: f64, spans: &Spans) -> Self {
+        let us = Percentiles::from(spans);
+        Self {
+            per_second,
+            p50_ms: us.p50 / 1e3,
+            p99_ms: us.p99 / 1e3,
+        }
     }
 
-    fn as_text(&self, figures: &Figures) -> String {
-        let timed = |name: &str, timed: &Timed| {
-            format!(
-                "{name:<34} {:>8.0}/s   p50 {:>6.2} ms   p99 {:>6.2} ms",
-                timed.per_second, timed.p50_ms, timed.p99_ms,
-            )
-        };
-        let ratio = figures.submit_ratio;
-        let lines = [
-            format!(
-                "bench serve: {} runs in flight (a turn a second each), {} connections, store of {} MB, {} cores, {}",
-                self.ask.runs,
-                self.ask.connections,
-                figures.store_mb,
-                cores(),
-                build()
-            ),
-            format!(
-                "exec to ready                      {:.0} ms",
-                figures.ready_ms
-            ),
-            format!(
-                "resident, idle                     {:.1} MB",
-                figures.idle_mb
-            ),
-            format!(
-                "resident, under load               {:.1} MB",
-                figures.busy_mb
-            ),
-            format!(
-                "{:<34} {:.1} MB ({:.1} KB each)",
-                format!("{} idle streams", self.ask.streams),
-                figures.streams_mb,
-                figures.streams_mb * 1_024.0 / f64::from(self.ask.streams)
-            ),
-            timed("group commit, same load", &figures.group_commit),
-            timed("submit over HTTP", &figures.submit),
-            timed("show over HTTP", &figures.show),
-            String::new(),
-            verdict("idle under 25 MB", figures.idle_mb < IDLE_MB_TARGET),
-            verdict(
-                "ready in under 100 ms on a store of 1 GB",
-                figures.ready_ms < READY_MS_TARGET,
-            ),
-            verdict(
-                &format!("p99 of submit at most 4x that of the group commit (is {ratio:.1}x)"),
-                ratio <= SUBMIT_TARGET,
-            ),
-            verdict(
-                "1,000 idle streams under 40 MB",
-                figures.streams_mb * 1_000.0 / f64::from(self.ask.streams) < STREAMS_MB_TARGET,
-            ),
-        ];
-        lines.join("\n")
-    }
-
-    fn as_json(&self, figures: &Figures) -> anyhow::Result<Value> {
-        let mut value = serde_json::to_value(figures)?;
-        value["bench"] = "serve".into();
-        value["debug_build"] = cfg!(debug_assertions).into();
-        value["runs_in_flight"] = self.ask.runs.into();
-        value["connections"] = self.ask.connections.into();
-        value["streams"] = self.ask.streams.into();
-        Ok(value)
+    fn line(&self, name: &str) -> String {
+        let Self {
+            per_second,
+            p50_ms,
+            p99_ms,
+        } = self;
+        format!("{name:<34} {per_second:>8.0}/s   p50 {p50_ms:>6.2} ms   p99 {p99_ms:>6.2} ms")
     }
 }
 
-fn verdict(target: &str, is_met: bool) -> String {
-    format!("target: {target}: {}", met(is_met))
+impl Serve {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        runtime::driving()?.block_on(self.measure())?.print()
+    }
+
+    async fn measure(&self) -> anyhow::Result<Report> {
+        let (runs, connections, store_mb) = (self.runs, self.connections, self.store_mb);
+        let conditions = format!(
+            "{runs} runs in flight (a turn a second each), {connections} connections, store of {store_mb} MB"
+        );
+        let mut report = Report::new("serve", &conditions, self.json);
+        let project = project(self.dir.as_deref())?;
+        report.progress(&format!("filling a store with {store_mb} MB"));
+        let store_mb = fill(&project, store_mb).await?;
+        report.progress("starting the server");
+        // The first start makes the key and warms the disk's cache for nobody else.
+        drop(Server::start(&project)?);
+        let server = Server::start(&project)?;
+        SystemClock.sleep(REST).await;
+        let idle_mb = server.resident_mb()?;
+        report.progress(&format!("opening {} streams", self.streams));
+        let streams_mb = self.open_streams(&server).await?;
+        report.progress(&format!("bringing {runs} runs into flight"));
+        let in_flight = self.bring_into_flight(&server).await?;
+        report.progress("measuring group commits, submits and reads");
+        let load = WriteLoad {
+            runs: connections.into(),
+            events: self.requests.into(),
+            body_bytes: 900,
+        };
+        let (rate, spans) = load.measure(&project.root().join("bare.db")).await?;
+        let group_commit = Timed::new(rate.per_second(), &spans);
+        let body = json!({ "agent": "busy", "inbox": "aside", "input": "x".repeat(200) });
+        let path = vec!["/v1/runs".to_owned()];
+        let submit = self.time(&server, ("POST", body.to_string()), path).await?;
+        let busy_mb = server.resident_mb()?;
+        let paths = in_flight
+            .iter()
+            .map(|run| format!("/v1/runs/{run}"))
+            .collect();
+        let show = self.time(&server, ("GET", String::new()), paths).await?;
+        let figures = Figures {
+            store_mb,
+            ready_ms: server.ready_ms,
+            idle_mb,
+            busy_mb,
+            streams_mb,
+            submit_ratio: submit.p99_ms / group_commit.p99_ms.max(f64::MIN_POSITIVE),
+            group_commit,
+            submit,
+            show,
+        };
+        self.describe(&figures, &mut report);
+        let streams = self.streams;
+        let counts =
+            json!({ "runs_in_flight": runs, "connections": connections, "streams": streams });
+        report.figures(&counts)?;
+        report.figures(&figures)?;
+        Ok(report)
+    }
+
+    fn describe(&self, figures: &Figures, report: &mut Report) {
+        let Figures {
+            ready_ms,
+            idle_mb,
+            busy_mb,
+            streams_mb,
+            ..
+        } = figures;
+        let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
+        let each_kb = streams_mb * 1_024.0 / streams;
+        report.line(format!(
+            "exec to ready                      {ready_ms:.0} ms"
+        ));
+        report.line(format!(
+            "resident, idle                     {idle_mb:.1} MB"
+        ));
+        report.line(format!(
+            "resident, under load               {busy_mb:.1} MB"
+        ));
+        let name = format!("{streams} idle streams");
+        report.line(format!(
+            "{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"
+        ));
+        report.line(figures.group_commit.line("group commit, same load"));
+        report.line(figures.submit.line("submit over HTTP"));
+        report.line(figures.show.line("show over HTTP"));
+        let of_ratio =
+            format!("p99 of submit at most 4x that of the group commit (is {ratio:.1}x)");
+        for (target, is_met) in [
+            ("idle under 25 MB", *idle_mb < IDLE_MB_TARGET),
+            (
+                "ready in under 100 ms on a store of 1 GB",
+                *ready_ms < READY_MS_TARGET,
+            ),
+            (&of_ratio, ratio <= SUBMIT_TARGET),
+            (
+                "1,000 idle streams under 40 MB",
+                streams_mb * 1e3 / streams < STREAMS_MB_TARGET,
+            ),
+        ] {
+            report.line(format!("target: {target}: {}", met(is_met)));
+        }
+    }
+
+    /// What streams on which nothing happens cost, in MB.
+    async fn open_streams(&self, server: &Server) -> anyhow::Result<f64> {
+        let mut client = server.connect().await?;
+        let run = submit(&mut client, "waiter").await?;
+        until(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;
+        let before = server.resident_mb()?;
+        let mut open = Vec::new();
+        for _ in 0..self.streams {
+            let mut client = server.connect().await?;
+            let stream = client.listen(&format!("/v1/runs/{run}/events")).await?;
+            open.push((client, stream));
+        }
+        Ok(server.resident_mb()? - before)
+    }
+
+    /// Submits runs and waits until all of them are at work.
+    async fn bring_into_flight(&self, server: &Server) -> anyhow::Result<Vec<String>> {
+        let mut client = server.connect().await?;
+        let mut runs = Vec::new();
+        for _ in 0..self.runs {
+            runs.push(submit(&mut client, "busy").await?);
+        }
+        let last = runs.last().context("no run")?;
+        until(&mut client, &format!("/v1/runs/{last}"), "running").await?;
+        Ok(runs)
+    }
+
+    /// Sends a request to these paths in turn over all connections at once; how long each took.
+    async fn time(
+        &self,
+        server: &Server,
+        (method, body): (&'static str, String),
+        paths: Vec<String>,
+    ) -> anyhow::Result<Timed> {
+        let each = (self.requests / self.connections) as usize;
+        let mut clients = JoinSet::new();
+        let begun = SystemClock.nanos();
+        for connection in 0..self.connections as usize {
+            let mut client = server.connect().await?;
+            let (paths, body) = (paths.clone(), body.clone());
+            clients.spawn(async move {
+                let mut spans = Vec::new();
+                for request in 0..each {
+                    let path = &paths[(connection * each + request) % paths.len()];
+                    let begun = SystemClock.nanos();
+                    let (status, answer) = client.send(method, path, &body).await?;
+                    spans.push(SystemClock.nanos() - begun);
+                    if status >= 300 {
+                        bail!("{method} {path} was answered {status}: {answer}");
+                    }
+                }
+                Ok(spans)
+            });
+        }
+        let mut spans = Vec::new();
+        while let Some(done) = clients.join_next().await {
+            spans.extend(done.context("a client was lost")??);
+        }
+        let seconds = (SystemClock.nanos() - begun) as f64 / 1e9;
+        Ok(Timed::new(spans.len() as f64 / seconds, &Spans::new(spans)))
+    }
+}
+
+/// Submits a run of this agent; its id.
+async fn submit(client: &mut Client, agent: &str) -> anyhow::Result<String> {
+    let body = json!({ "agent": agent, "input": "look" }).to_string();
+    match client.send("POST", "/v1/runs", &body).await? {
+        (201, run) => Ok(run["id"].as_str().unwrap_or_default().to_owned()),
+        (status, problem) => bail!("a submit was answered {status}: {problem}"),
+    }
+}
+
+/// Waits until a run has this status.
+async fn until(client: &mut Client, path: &str, status: &str) -> anyhow::Result<()> {
+    let mut run = Value::Null;
+    for _ in 0..POLLS_MAX {
+        run = client.send("GET", path, "").await?.1;
+        if run["status"] == status {
+            return Ok(());
+        }
+        SystemClock.sleep(POLL_INTERVAL).await;
+    }
+    bail!("{path} did not become {status}: {run}")
 }

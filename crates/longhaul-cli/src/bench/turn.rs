@@ -1,38 +1,38 @@
-//! `longhaul bench turn`: what a durable turn costs, in the engine and over HTTP,
-//! how that grows with the run, and what a SIGKILL costs.
-//!
-//! Never: a figure without its conditions.
+//! `longhaul bench turn`: what a durable turn costs, in the engine and over HTTP, how that grows
+//! with the run, and what a SIGKILL costs.
 
+mod bench_run;
+mod concurrency;
 mod crash;
-mod crowd;
-pub(crate) mod disk;
-mod engine;
 mod history;
 mod http;
-mod life;
-pub(crate) mod setting;
-mod source;
-mod stand_in;
 
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use serde_json::{Map, Value};
 
-use crate::bench::conditions::{self, build, cores};
+use crate::bench::fixture::{Fixture, WARM_UP_TURNS};
+use crate::bench::measure::Disk;
+use crate::bench::model_source::{ModelSource, Wire};
+use crate::bench::report::{self, Report, met};
+use crate::bench::turn::bench_run::BenchRun;
 use crate::bench::turn::crash::crash;
-use crate::bench::turn::disk::Disk;
-use crate::bench::turn::engine::Engine;
 use crate::bench::turn::http::OverHttp;
-use crate::bench::turn::life::{WARM_UP_TURNS, live_alone};
-use crate::bench::turn::source::{Source, Wire};
-use crate::{runtime, say};
+use crate::runtime;
 
-/// The length of a tool's result where none is said. Over HTTP every one of them
-/// is sent again with each turn, and the mock reads them all.
+/// The length of a tool's result unless it is set. Over HTTP every result is sent again with each
+/// turn, and the mock reads them all.
 const ENGINE_RESULT: u32 = 2_048;
 const HTTP_RESULT: u32 = 200;
+
+/// Number of turns of each run in the engine.
+const TURNS: [u32; 6] = [50, 200, 1_000, 5_000, 20_000, 100_000];
+
+/// CPU of a turn in a run of 50 turns, in microseconds.
+const CPU_US_TARGET: f64 = 300.0;
+
+/// Bytes stored for each byte that was said or returned.
+const BYTES_TARGET: f64 = 1.8;
 
 /// A part of this bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,111 +75,98 @@ pub(crate) struct Turn {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Live one life of so many turns over HTTP and nothing else, for scripts/instructions
+    /// Execute one run of so many turns over HTTP and nothing else, for scripts/instructions
     #[arg(long, hide = true, requires = "life_at")]
     life_of: Option<u32>,
-    /// Where the mock of that life is
+    /// Where the mock of that run is
     #[arg(long, hide = true, requires = "life_of")]
     life_at: Option<String>,
 }
 
-/// What was measured: for people, and for machines.
-struct Report {
-    lines: Vec<String>,
-    json: Map<String, Value>,
-}
-
-impl Report {
-    /// The conditions, which hold for every part.
-    fn begin(disk: &Disk) -> anyhow::Result<Self> {
-        let (cores, build) = (cores(), build());
-        let conditions = format!(
-            "bench turn: {cores} cores, {build}, WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up"
-        );
-        let mut report = Self {
-            lines: vec![conditions],
-            json: Map::new(),
-        };
-        report.lines.extend(disk.lines());
-        report.json.extend([
-            ("build".to_owned(), build.into()),
-            ("cores".to_owned(), cores.into()),
-            ("warm_up_turns".to_owned(), WARM_UP_TURNS.into()),
-        ]);
-        report.spread(disk)?;
-        Ok(report)
-    }
-
-    fn add(&mut self, lines: Vec<String>) {
-        self.lines.push(String::new());
-        self.lines.extend(lines);
-    }
-
-    /// Puts the fields of some figures beside the others.
-    fn spread(&mut self, figures: &impl Serialize) -> anyhow::Result<()> {
-        if let Value::Object(fields) = serde_json::to_value(figures)? {
-            self.json.extend(fields);
-        }
-        Ok(())
-    }
-}
-
 impl Turn {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = conditions::folder(self.dir.as_deref())?;
+        let folder = report::folder(self.dir.as_deref())?;
+        let runtime = runtime::driving()?;
         if let (Some(turns), Some(url)) = (self.life_of, self.life_at.clone()) {
-            let wire = self.wire;
-            return live_alone(&Source::Wire { wire, url }, turns, folder.path());
-        }
-        let report = self.measure(folder.path())?;
-        say::data(&match self.json {
-            true => Value::Object(report.json).to_string(),
-            false => report.lines.join("\n"),
-        })
-    }
-
-    fn wants(&self, part: Part) -> bool {
-        self.only.is_empty() || self.only.contains(&part)
-    }
-
-    fn measure(&self, folder: &Path) -> anyhow::Result<Report> {
-        let talk = |line: &str| {
-            if !self.json {
-                say::talk(line);
-            }
-        };
-        let result = |usual: u32| self.result.unwrap_or(usual) as usize;
-        talk("measuring the disk ...");
-        let mut report = Report::begin(&Disk::measure(folder)?)?;
-        if self.wants(Part::Engine) {
-            let engine = Engine {
-                turns: self.turns,
-                result_bytes: result(ENGINE_RESULT),
-                folder,
+            let source = ModelSource::Mock {
+                wire: self.wire,
+                url,
             };
-            let figures = engine.measure(&talk)?;
-            report.add(figures.lines());
-            report.spread(&figures)?;
+            let file = folder.path().join("run.db");
+            let fixture = Fixture::new(&file, source, ENGINE_RESULT as usize)?;
+            return runtime.block_on(fixture.execute(turns, 1)).map(|_| ());
         }
-        if self.wants(Part::Crash) {
-            talk(&format!("killing a worker {} times ...", self.kills));
-            let crashes = runtime::driving()?.block_on(crash(folder, self.kills))?;
-            report.add(vec![crashes.line()]);
-            report.spread(&crashes)?;
+        runtime.block_on(self.measure(folder.path()))?.print()
+    }
+
+    async fn measure(&self, folder: &Path) -> anyhow::Result<Report> {
+        let wants = |part| self.only.is_empty() || self.only.contains(&part);
+        let result_bytes = |usual| self.result.unwrap_or(usual) as usize;
+        let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
+        let mut report = Report::new("turn", &conditions, self.json);
+        Disk::measure(folder, &mut report)?;
+        if wants(Part::Engine) {
+            self.engine(folder, result_bytes(ENGINE_RESULT), &mut report)
+                .await?;
         }
-        if self.wants(Part::Http) {
-            let over = OverHttp {
+        if wants(Part::Crash) {
+            report.progress(&format!("killing a worker {} times", self.kills));
+            crash(folder, self.kills, &mut report).await?;
+        }
+        if wants(Part::Http) {
+            let over_http = OverHttp {
                 wire: self.wire,
                 messages: self.messages,
                 runs: self.runs,
-                result_bytes: result(HTTP_RESULT),
+                result_bytes: result_bytes(HTTP_RESULT),
                 folder,
             };
-            let figures = runtime::driving()?.block_on(over.measure(&talk))?;
-            report.add(figures.lines());
-            let figures = serde_json::to_value(&figures)?;
-            report.json.insert("http".to_owned(), figures);
+            over_http.measure(&mut report).await?;
         }
         Ok(report)
+    }
+
+    /// Runs without a wire: the engine and the store, with a scripted model.
+    async fn engine(
+        &self,
+        folder: &Path,
+        result_bytes: usize,
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
+        let mut runs: Vec<BenchRun> = Vec::new();
+        for turns in TURNS.into_iter().filter(|turns| *turns <= self.turns) {
+            report.progress(&format!("executing {turns} turns"));
+            let source = ModelSource::Scripted { calls: 1 };
+            let file = folder.join(format!("turns-{turns}.db"));
+            runs.push(BenchRun::execute(&file, source, (turns, result_bytes)).await?);
+        }
+        report.line(format!(
+            "\nin the engine: scripted model without delay, one tool call a turn with {result_bytes} bytes of result"
+        ));
+        let head = [
+            "turns",
+            "commits a turn",
+            "CPU us a turn",
+            "wall us a turn",
+            "bytes a turn",
+        ];
+        let head = [&head[..], &["stored/said", "fold after a crash"]].concat();
+        report.table(&head, &runs.iter().map(BenchRun::row).collect::<Vec<_>>());
+        report.figures(&serde_json::json!({ "result_bytes": result_bytes, "lives": runs }))?;
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+            return Ok(());
+        };
+        report.line(first.verdict("W1  ", CPU_US_TARGET));
+        report.line(format!(
+            "W2  {:.2} bytes stored for a byte said at {} turns (target {BYTES_TARGET}: {}); \
+             CPU a turn at {} turns is {:.2} of that at {}",
+            last.stored_per_said,
+            last.turns,
+            met(last.stored_per_said <= BYTES_TARGET),
+            last.turns,
+            last.cost.cpu_us_per_turn / first.cost.cpu_us_per_turn.max(1.0),
+            first.turns,
+        ));
+        Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! Never: the user's store. Folder, data and store of everything that runs here
 //! are named by this file and nobody else. Nothing is copied from outside the project.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::chaos::built_in;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::open::opening;
+use crate::own_process::OwnProcess;
 use crate::trust::asking;
 use crate::{here, project_files, say};
 
@@ -33,6 +35,9 @@ const DEPTH_MAX: u32 = 8;
 
 /// A file of a project that is longer is not copied.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What the workers say on stderr stands in this file of the folder.
+const WORKER_LOG: &str = "worker.log";
 
 /// What is copied of a project.
 const COPIED: &[&str] = &[
@@ -120,8 +125,20 @@ impl Scratch {
         Ok(open(self.config.clone(), opening(Role::Outsider))?)
     }
 
+    /// Starts a worker of the project in a process of its own.
+    pub(crate) fn start_worker(&self) -> anyhow::Result<OwnProcess> {
+        let args = ["worker", "--quiet", "--until-eof"];
+        let mut command = OwnProcess::command(&args, self.root(), &self.here.env)?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.root().join(WORKER_LOG))?;
+        // Ctrl-C at the terminal is for this process, which kills the worker itself.
+        OwnProcess::start(command.stderr(log).process_group(0))
+    }
+
     /// The folder.
-    pub(crate) fn root(&self) -> &Path {
+    fn root(&self) -> &Path {
         &self.config.root
     }
 

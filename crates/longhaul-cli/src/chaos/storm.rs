@@ -10,11 +10,11 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::task::Task;
 
-use crate::chaos::child::Child;
 use crate::chaos::dice::Dice;
 use crate::chaos::judge::Journal;
 use crate::chaos::keeper::Keeper;
 use crate::chaos::scratch::Scratch;
+use crate::own_process::OwnProcess;
 use crate::say;
 
 /// So long after its first fact a worker is killed, if the work goes as planned.
@@ -155,14 +155,14 @@ impl<'a> Storm<'a> {
     }
 
     /// Starts a worker and waits until it drives.
-    async fn start(&mut self) -> anyhow::Result<Child> {
+    async fn start(&mut self) -> anyhow::Result<OwnProcess> {
         let before = self.standing().await?.facts;
         let begun = SystemClock.nanos();
-        let mut child = Child::start(self.scratch)?;
+        let mut child = self.scratch.start_worker()?;
         self.log.restarts += u64::from(self.log.kills > 0);
         let since = || Millis((SystemClock.nanos() - begun) / 1_000_000);
         while since() < FIRST_FACT_MAX {
-            child.lives()?;
+            child.check_running()?;
             if self.standing().await?.facts > before {
                 self.log.recoveries.push(since().0);
                 break;
@@ -174,7 +174,7 @@ impl<'a> Storm<'a> {
 
     /// Lets a worker live for a while and kills it; false: there was nothing
     /// left to cut off.
-    async fn live_and_die(&mut self, mut child: Child) -> anyhow::Result<bool> {
+    async fn live_and_die(&mut self, mut child: OwnProcess) -> anyhow::Result<bool> {
         let life = self.dice.between(LIFE_MS.0, LIFE_MS.1) * self.stretch / 100;
         let begun = self.standing().await?;
         let share = SHARES_MAX * 1_000 / self.plan.kills;
@@ -190,7 +190,7 @@ impl<'a> Storm<'a> {
             let left = end.minus(SystemClock.monotonic());
             SystemClock.sleep(LOOK.min(left)).await;
         }
-        child.lives()?;
+        child.check_running()?;
         let submitted = self.log.runs.len() as u64;
         if submitted == self.plan.runs && self.standing().await?.open == 0 {
             return Ok(false);
@@ -229,7 +229,7 @@ impl<'a> Storm<'a> {
         let mut facts = 0;
         let mut changed = SystemClock.monotonic();
         loop {
-            child.lives()?;
+            child.check_running()?;
             let standing = self.standing().await?;
             if standing.open == 0 {
                 return Ok(());

@@ -6,19 +6,36 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use longhaul::config::surroundings::Surroundings;
 use longhaul_tool::Location;
 
-use crate::demo::worker::is_seen;
 use crate::here;
+use crate::own_process::OwnProcess;
 
 /// The demo's agent.
 pub(crate) const AGENT: &str = "demo-tidier";
 
 /// The model of every run of it, whatever the agent's file says.
 pub(crate) const MODEL: &str = "scripted/demo-tidier";
+
+/// The variables that its worker sees, and those that begin with `LC_` or `XDG_`. No key is among
+/// them, whatever it is called.
+const VARIABLES: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "NO_COLOR",
+    "PATH",
+    "RUST_BACKTRACE",
+    "SUDO_UID",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+];
 
 /// What the folder begins with.
 const FILES: &[(&str, &str)] = &[
@@ -101,9 +118,11 @@ impl Project {
         Ok(project)
     }
 
-    /// The folder.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// Starts a worker of the folder in a process of its own.
+    pub(crate) fn start_worker(&self) -> anyhow::Result<OwnProcess> {
+        let args = ["worker", "--quiet", "--until-eof"];
+        let mut command = OwnProcess::command(&args, &self.folder, self.surroundings().env)?;
+        OwnProcess::start(command.stderr(Stdio::piped()))
     }
 
     /// The folder as it is said to people.
@@ -124,6 +143,11 @@ impl Project {
             ..Surroundings::default()
         }
     }
+}
+
+/// Whether the worker sees this variable.
+fn is_seen(name: &str) -> bool {
+    VARIABLES.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
 }
 
 /// Writes the file unless it is there. Nothing is written through a link.
@@ -171,6 +195,19 @@ mod tests {
             assert!(made.is_err(), "{folder}: {made:?}");
             let demo = ["longhaul-demo/agents", ".longhaul/demo"];
             assert!(!demo.iter().any(|made| place.path().join(made).exists()));
+        }
+    }
+
+    #[test]
+    fn no_key_of_the_user_s_is_seen() {
+        for known in longhaul::config::known::KNOWN {
+            assert!(!known.key_env.iter().any(|name| is_seen(name)), "{known:?}");
+        }
+        for hidden in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {
+            assert!(!is_seen(hidden), "{hidden}");
+        }
+        for seen in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
+            assert!(is_seen(seen), "{seen}");
         }
     }
 }

@@ -15,11 +15,11 @@ use longhaul_engine::handle::Watching;
 
 use crate::card::card;
 use crate::client::RunClient;
+use crate::crash_counts::CrashCounts;
 use crate::demo::project::Project;
-use crate::demo::score::score;
-use crate::demo::worker::WorkerProcess;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::own_process::OwnProcess;
 use crate::person::{Person, Said, oldest};
 use crate::say;
 use crate::teller::{Teller, clock};
@@ -40,7 +40,7 @@ pub(crate) struct Stage<'a> {
     client: RunClient,
     project: &'a Project,
     run: RunId,
-    worker: WorkerProcess,
+    worker: OwnProcess,
     journal: Vec<Entry>,
     teller: Teller,
     person: Person,
@@ -57,7 +57,7 @@ impl<'a> Stage<'a> {
             client: RunClient::local(&house.longhaul),
             project,
             run,
-            worker: WorkerProcess::start(project.folder())?,
+            worker: project.start_worker()?,
             journal: Vec::new(),
             teller: Teller::default(),
             person: Person::at_terminal(false),
@@ -77,7 +77,7 @@ impl<'a> Stage<'a> {
                 self.ask(&mut watching).await?;
             }
         }
-        self.worker.end().await?;
+        self.worker.stop().await?;
         self.tell_score()?;
         let view = self.longhaul.show(self.run).await?;
         Ok(Exit::of(&view))
@@ -88,7 +88,16 @@ impl<'a> Stage<'a> {
         tokio::select! {
             biased;
             seen = watching.next() => Ok(seen?),
-            error = self.worker.ended() => Err(error),
+            status = self.worker.exited() => {
+                let exit = match status?.code() {
+                    Some(5) => Exit::Busy,
+                    _ => Exit::Usage,
+                };
+                let said = self.worker.stderr();
+                let said = said.trim().trim_start_matches("error: ");
+                let words = format!("the demo's worker ended: {said}");
+                Err(CliError::usage(words).exit(exit).into())
+            }
         }
     }
 
@@ -128,7 +137,7 @@ impl<'a> Stage<'a> {
     async fn kill(&mut self) -> anyhow::Result<()> {
         let time = &self.longhaul.ports().clock;
         time.sleep(DIES_AFTER).await;
-        self.worker.kill().await?;
+        self.worker.kill()?;
         let killed = time.now();
         let last = self.journal.last().map_or(Seq::START, |entry| entry.seq);
         self.killed = Some((killed, last));
@@ -136,7 +145,7 @@ impl<'a> Stage<'a> {
             "  {}  ☠ demo    its worker was killed with SIGKILL, on purpose, while the model was asked",
             clock(killed)
         ))?;
-        self.worker = WorkerProcess::start(self.project.folder())?;
+        self.worker = self.project.start_worker()?;
         Ok(())
     }
 
@@ -211,7 +220,7 @@ impl<'a> Stage<'a> {
         let Some((_, crash)) = self.killed else {
             return Ok(());
         };
-        let score = score(&self.journal, crash);
+        let counts = CrashCounts::new(&self.journal, crash);
         say::data(&format!(
             "
   What the crash cost
@@ -220,7 +229,7 @@ impl<'a> Stage<'a> {
     {:>3}  model call was under way and was asked again
     {:>3}  effects are in doubt
          $0.00 (scripted)",
-            score.replies, score.results, score.repeated, score.asked_again, score.in_doubt
+            counts.replies, counts.results, counts.repeated, counts.asked_again, counts.in_doubt
         ))
     }
 }

@@ -1,7 +1,5 @@
-//! One long run over HTTP, looked at where its history has reached certain lengths.
-//!
-//! Never: a run of its own for each length. What is kept between the turns of one
-//! run is what is measured.
+//! One long run over HTTP, measured where its history has reached certain lengths. It is one run
+//! for all lengths: what the engine keeps between the turns of a run is what is measured.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,177 +8,148 @@ use anyhow::bail;
 use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
-use longhaul_engine::clock::Stopwatch;
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 
-use crate::bench::turn::life::warm_up;
-use crate::bench::turn::setting::{drive, longhaul, store, task};
-use crate::bench::turn::source::{Source, Wire, write_script};
-use crate::bench::turn::stand_in::{StandIn, counted};
+use crate::bench::fixture::{Fixture, WARM_UP_TURNS};
+use crate::bench::measure::micros;
+use crate::bench::model_source::{MockProcess, Wire, mock_stats};
 use crate::cpu::cpu_us;
 
-/// So many messages has the history where it is looked at.
+/// Lengths of the history, in messages.
 const LENGTHS: [u32; 4] = [10, 100, 1_000, 5_000];
 
-/// Over so many turns.
+/// Number of turns over which a length is measured.
 pub(crate) const WINDOW_TURNS: u32 = 20;
-
-/// What is to be measured.
-pub(crate) struct History<'a> {
-    pub(crate) wire: Wire,
-    /// The longest history, in messages.
-    pub(crate) messages: u32,
-    pub(crate) result_bytes: usize,
-    /// Where the mock finds its scripts.
-    pub(crate) scripts: &'a Path,
-}
 
 /// What a turn took at one length of the history.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Row {
-    pub(crate) messages: u32,
-    pub(crate) body_bytes_per_turn: f64,
-    pub(crate) cpu_us_per_turn: f64,
-    pub(crate) wall_us_per_turn: f64,
+    messages: u32,
+    body_bytes_per_turn: f64,
+    cpu_us_per_turn: f64,
+    wall_us_per_turn: f64,
     /// CPU as a multiple of the first row's.
-    pub(crate) cpu_to_first: f64,
+    cpu_to_first: f64,
     /// CPU for each byte that is sent more than in the first row.
-    pub(crate) cpu_ns_per_additional_byte: Option<f64>,
+    cpu_ns_per_additional_byte: Option<f64>,
 }
 
 impl Row {
-    fn compared(self, first: &Self) -> Self {
-        let cpu_us = self.cpu_us_per_turn - first.cpu_us_per_turn;
-        let bytes = self.body_bytes_per_turn - first.body_bytes_per_turn;
-        Self {
-            cpu_to_first: self.cpu_us_per_turn / first.cpu_us_per_turn.max(1.0),
-            cpu_ns_per_additional_byte: (bytes > 0.0).then(|| cpu_us * 1e3 / bytes),
-            ..self
-        }
+    /// Its figures as a row of a table.
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let nanos = self.cpu_ns_per_additional_byte;
+        vec![
+            self.messages.to_string(),
+            format!("{:.0}", self.body_bytes_per_turn),
+            format!("{:.0}", self.cpu_us_per_turn),
+            format!("{:.0}", self.wall_us_per_turn),
+            format!("{:.2}", self.cpu_to_first),
+            nanos.map_or("-".to_owned(), |nanos| format!("{nanos:.2}")),
+        ]
     }
 }
 
-impl History<'_> {
-    /// Lives the run, and says what a turn took at each length.
-    pub(crate) async fn measure(&self, mock: &StandIn, file: &Path) -> anyhow::Result<Vec<Row>> {
-        let lengths = LENGTHS.into_iter();
-        let lengths: Vec<u32> = lengths.filter(|many| *many <= self.messages).collect();
-        // A turn leaves two messages.
-        let turns = lengths.last().map_or(0, |many| many / 2) + WINDOW_TURNS;
-        write_script(self.scripts, turns)?;
-        let source = Source::Wire {
-            wire: self.wire,
-            url: mock.url.clone(),
+/// Executes the run up to so many messages; what a turn took at each length.
+pub(crate) async fn history(
+    folder: &Path,
+    wire: Wire,
+    (messages, result_bytes): (u32, usize),
+) -> anyhow::Result<Vec<Row>> {
+    let lengths: Vec<u32> = LENGTHS
+        .into_iter()
+        .filter(|length| *length <= messages)
+        .collect();
+    // A turn leaves two messages.
+    let turns = lengths.last().map_or(0, |length| length / 2) + WINDOW_TURNS;
+    let mock = MockProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, turns])?;
+    let fixture = Fixture::new(&folder.join("history.db"), mock.source(wire), result_bytes)?;
+    fixture.warm_up().await?;
+    let model = Arc::new(SamplingModel {
+        model: fixture.source.model(turns)?,
+        url: mock.url.clone(),
+        // Both ends of each window, as the number of turns before it.
+        edges: lengths
+            .iter()
+            .flat_map(|length| [length / 2, length / 2 + WINDOW_TURNS])
+            .collect(),
+        samples: Mutex::default(),
+    });
+    fixture
+        .execute_with(Arc::clone(&model) as _, turns, 1)
+        .await?;
+    let samples = model.samples.lock().unwrap_or_else(PoisonError::into_inner);
+    if samples.len() != 2 * lengths.len() {
+        bail!("a question was asked twice, so the history can't be measured");
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (messages, window) in lengths.iter().zip(samples.chunks(2)) {
+        let [begin, end] = window else { break };
+        let each = |begin: f64, end: f64| (end - begin) / f64::from(WINDOW_TURNS);
+        let row = Row {
+            messages: *messages,
+            body_bytes_per_turn: each(begin.body_bytes, end.body_bytes),
+            cpu_us_per_turn: each(begin.after.0, end.before.0),
+            wall_us_per_turn: each(begin.after.1, end.before.1),
+            cpu_to_first: 1.0,
+            cpu_ns_per_additional_byte: None,
         };
-        let store = Arc::new(store(file)?);
-        warm_up(&store, &source, self.result_bytes).await?;
-        let watched = Arc::new(Watched {
-            model: source.model(turns)?,
-            url: mock.url.clone(),
-            lengths,
-            watch: Stopwatch::start(),
-            seen: Mutex::default(),
+        let first = *rows.first().unwrap_or(&row);
+        let bytes = row.body_bytes_per_turn - first.body_bytes_per_turn;
+        let cpu_us = row.cpu_us_per_turn - first.cpu_us_per_turn;
+        rows.push(Row {
+            cpu_to_first: row.cpu_us_per_turn / first.cpu_us_per_turn.max(1.0),
+            cpu_ns_per_additional_byte: (bytes > 0.0).then(|| cpu_us * 1e3 / bytes),
+            ..row
         });
-        let longhaul = longhaul(&store, watched.clone(), self.result_bytes)?;
-        let run = longhaul.submit(task()).await?;
-        drive(&longhaul, &[run], turns).await?;
-        watched.rows()
     }
+    Ok(rows)
 }
 
-/// A model that looks at the clocks on certain turns.
+/// A model that reads the clocks before certain turns.
 #[derive(Debug)]
-struct Watched {
+struct SamplingModel {
     model: Arc<dyn Model>,
     url: String,
-    lengths: Vec<u32>,
-    watch: Stopwatch,
-    seen: Mutex<Vec<Seen>>,
+    edges: Vec<u32>,
+    samples: Mutex<Vec<Sample>>,
 }
 
-/// What the clocks and the mock said at one turn.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// The length of which this is the begin or the end.
-    length: u32,
-    body_bytes: u64,
-    cpu_us: f64,
-    wall_us: f64,
+/// CPU and wall time in microseconds, before and after the mock was asked for its count: asking
+/// falls outside the window.
+#[derive(Debug)]
+struct Sample {
+    before: (f64, f64),
+    body_bytes: f64,
+    after: (f64, f64),
 }
 
-/// Which side of a window a turn is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Begin,
-    End,
-}
-
-impl Watched {
-    /// The window that begins or ends before this turn, from 1.
-    fn side(&self, turn: u32) -> Option<(u32, Side)> {
-        let done = turn.saturating_sub(1);
-        self.lengths.iter().find_map(|length| match length / 2 {
-            begin if begin == done => Some((*length, Side::Begin)),
-            begin if begin + WINDOW_TURNS == done => Some((*length, Side::End)),
-            _ => None,
-        })
-    }
-
-    /// Looks at everything; asking the mock falls outside the window.
-    async fn look(&self, length: u32, side: Side) -> anyhow::Result<()> {
-        let clocks = || (cpu_us(), self.watch.nanos() as f64 / 1_000.0);
-        let early = clocks();
-        let body_bytes = counted(&self.url).await?.body_bytes;
-        let (cpu_us, wall_us) = match side {
-            Side::Begin => clocks(),
-            Side::End => early,
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push(Seen {
-            length,
+impl SamplingModel {
+    async fn sample(&self) -> anyhow::Result<()> {
+        let clocks = || (cpu_us(), micros(SystemClock.nanos()));
+        let before = clocks();
+        let body_bytes = mock_stats(&self.url).await?.body_bytes as f64;
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.push(Sample {
+            before,
             body_bytes,
-            cpu_us,
-            wall_us,
+            after: clocks(),
         });
         Ok(())
-    }
-
-    fn rows(&self) -> anyhow::Result<Vec<Row>> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let turns = f64::from(WINDOW_TURNS);
-        let mut rows: Vec<Row> = Vec::new();
-        for pair in seen.chunks(2) {
-            let [begin, end] = pair else {
-                bail!("a question was asked twice, so the history can't be measured");
-            };
-            if begin.length != end.length {
-                bail!("a question was asked twice, so the history can't be measured");
-            }
-            let row = Row {
-                messages: begin.length,
-                body_bytes_per_turn: (end.body_bytes - begin.body_bytes) as f64 / turns,
-                cpu_us_per_turn: (end.cpu_us - begin.cpu_us) / turns,
-                wall_us_per_turn: (end.wall_us - begin.wall_us) / turns,
-                cpu_to_first: 1.0,
-                cpu_ns_per_additional_byte: None,
-            };
-            let first = rows.first().copied();
-            rows.push(first.map_or(row, |first| row.compared(&first)));
-        }
-        Ok(rows)
     }
 }
 
 #[async_trait]
-impl Model for Watched {
+impl Model for SamplingModel {
     fn quote(&self, ask: &Ask) -> Quote {
         self.model.quote(ask)
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
-        if let Some((length, side)) = self.side(ask.turn) {
-            let looked = self.look(length, side).await;
-            looked.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
+        if self.edges.contains(&ask.turn.saturating_sub(1)) {
+            let sampled = self.sample().await;
+            sampled.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
         }
         self.model.reply(ask, ear).await
     }
