@@ -3,18 +3,12 @@
 //! Never: a rule of the business. Handlers read, ask the engine, and write.
 
 pub(crate) mod agents;
-pub(crate) mod answer;
 pub(crate) mod events;
-pub(crate) mod firehose;
 pub(crate) mod gates;
 pub(crate) mod health;
 pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;
-pub(crate) mod links;
-pub(crate) mod run;
 pub(crate) mod runs;
-pub(crate) mod stand;
 pub(crate) mod steer;
 pub(crate) mod task;
-pub(crate) mod tickets;

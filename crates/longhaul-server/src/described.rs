@@ -7,10 +7,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{
-    agents, answer, events, firehose, gates, health, inboxes, keys, lanes, links, run, runs, stand,
-    steer, tickets,
-};
+use crate::api::{agents, events, gates, health, inboxes, keys, lanes, runs, steer};
 use crate::app::App;
 
 /// What the router's own collection starts from.
@@ -35,27 +32,27 @@ struct Base;
 pub(crate) fn described() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Base::openapi())
         .routes(routes!(runs::create, runs::list))
-        .routes(routes!(run::show))
-        .routes(routes!(run::transcript))
-        .routes(routes!(run::why))
+        .routes(routes!(runs::show))
+        .routes(routes!(runs::transcript))
+        .routes(routes!(runs::why))
         .routes(routes!(events::read))
         .routes(routes!(steer::send, steer::list))
         .routes(routes!(steer::change, steer::withdraw))
-        .routes(routes!(stand::cancel))
-        .routes(routes!(stand::pause))
-        .routes(routes!(stand::resume))
-        .routes(routes!(firehose::follow))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::pause))
+        .routes(routes!(runs::resume))
+        .routes(routes!(events::follow_all))
         .routes(routes!(gates::list))
         .routes(routes!(gates::show))
-        .routes(routes!(answer::answer))
-        .routes(routes!(links::make))
+        .routes(routes!(gates::answer))
+        .routes(routes!(gates::make_link))
         .routes(routes!(inboxes::post))
         .routes(routes!(agents::list))
         .routes(routes!(agents::show))
         .routes(routes!(lanes::list))
         .routes(routes!(keys::list, keys::make))
         .routes(routes!(keys::revoke))
-        .routes(routes!(tickets::make))
+        .routes(routes!(keys::make_ticket))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::version))

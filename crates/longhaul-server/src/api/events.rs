@@ -1,6 +1,5 @@
-//! A run's journal: a page of it, or a stream that follows it to its end.
-//!
-//! Never: two coordinates. A page's `after` and a stream's ids are the same number.
+//! Events: a page of a run's journal, a stream that follows it to its end, and one stream of all
+//! runs. A page's `after` and a stream's ids are the same number.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -9,6 +8,7 @@ use longhaul_api::list::List;
 use longhaul_api::schema;
 use longhaul_core::event::entry::Envelope;
 use longhaul_core::id::Seq;
+use longhaul_core::port::shelves::Place;
 use serde_json::Value;
 
 use crate::app::App;
@@ -18,6 +18,7 @@ use crate::params::{Query, RunPath};
 use crate::problem::Problem;
 use crate::reply::{cut, ok};
 use crate::spelled::RunWord;
+use crate::stream::all::{AllStream, Filter};
 use crate::stream::run::RunStream;
 use crate::stream::sse::{Reader, answer, is_wanted, last_heard};
 
@@ -62,6 +63,33 @@ pub(crate) async fn read(
         Problem::internal()
     })?;
     ok(&cut(page, limit, |last| last.seq.to_string()))
+}
+
+/// Follows all runs.
+#[utoipa::path(
+    get, path = "/v1/events/stream", tag = "events", operation_id = "follow_all",
+    params(
+        ("filter" = Option<String>, Query, description = "Kinds with commas between, such as `gate.raised,run.*`"),
+        ("after" = Option<u64>, Query, description = "The id that was heard last; unless it is said, from now on"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers say it", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
+    ),
+    responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = String)),
+)]
+pub(crate) async fn follow_all(
+    State(app): State<App>,
+    caller: Viewer,
+    (query, headers, shown): (Query, HeaderMap, Shown),
+) -> Result<Response, Problem> {
+    let query = query.only(&["filter", "after"])?;
+    let filter = Filter::read(query.one("filter")?.unwrap_or_default())?;
+    let after = match last_heard(&headers)? {
+        Some(heard) => Some(heard),
+        None => query.read_as("after")?,
+    };
+    let reader = Reader::sit(&app, caller.name(), shown)?;
+    Ok(answer(
+        AllStream::open(reader, filter, after.map(Place)).await?,
+    ))
 }
 
 /// A fact in its place: how [`Envelope`] is described.

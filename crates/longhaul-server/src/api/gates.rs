@@ -1,21 +1,31 @@
-//! Gates: what waits for an answer.
-//!
-//! Never: answers one by being read.
+//! Gates: what waits for an answer, answers, and links to single gates for people without a key. An
+//! approval names the digest of what was shown; a link is shown once, and the server keeps a hash.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
-use longhaul_api::gate::GateView;
+use longhaul_api::gate::{
+    AnswerBody, Answered, DecisionKind, GateView, LinkBody, LinkView, Verdict,
+};
 use longhaul_api::list::List;
-use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::access::Role;
+use longhaul_core::policy::gate::{Answer, Decision, GateStatus};
 use longhaul_core::port::store::GatesAsk;
+use longhaul_core::raw::RawJson;
+use longhaul_core::request::Effect;
+use longhaul_engine::handle::{self, LinkAsk};
 use longhaul_engine::view::gate_view;
 
 use crate::app::App;
-use crate::caller::Viewer;
+use crate::ask::base;
+use crate::body::Json;
+use crate::caller::{Approver, Viewer, may};
+use crate::once::RequestHandle;
 use crate::params::{GatePath, Query};
 use crate::problem::Problem;
-use crate::reply::{cut, ok};
+use crate::reply::{cut, made_secret, ok};
 use crate::spelled::{GateStatusWord, GateWord, RunWord};
+use crate::trouble::after_commit;
 
 /// So many gates come unless it is said otherwise, and at most.
 const GATES: usize = 100;
@@ -75,4 +85,121 @@ pub(crate) async fn show(
     GatePath(gate): GatePath,
 ) -> Result<Response, Problem> {
     ok(&gate_view(&app.longhaul().gate(gate).await?))
+}
+
+fn answer_of(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
+    let mut note = body.note;
+    let mut payload = body.payload;
+    let decision = match body.decision {
+        DecisionKind::Approve => Decision::Approve,
+        DecisionKind::Reject => Decision::Reject,
+        DecisionKind::Complete => Decision::Complete,
+        DecisionKind::Edit => {
+            let edited = body.edited.clone();
+            Decision::Edit(edited.ok_or_else(|| {
+                Problem::invalid("`edit` needs `edited`: the whole input instead")
+            })?)
+        }
+        DecisionKind::Answer => {
+            let words = payload.take().map(text).transpose()?;
+            let words = words.or_else(|| note.take());
+            Decision::Answer(words.ok_or_else(|| {
+                Problem::invalid("`answer` needs its words, as a text in `payload`")
+            })?)
+        }
+    };
+    if body.edited.is_some() && !matches!(decision, Decision::Edit(_)) {
+        return Err(Problem::invalid(
+            "`edited` goes with the decision `edit` only",
+        ));
+    }
+    Ok(Answer {
+        decision,
+        by: by.to_owned(),
+        scope: body.scope,
+        note,
+        payload,
+        digest: body.digest,
+    })
+}
+
+fn text(payload: RawJson) -> Result<String, Problem> {
+    match payload.value() {
+        serde_json::Value::String(text) => Ok(text),
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::Array(_)
+        | serde_json::Value::Object(_) => {
+            Err(Problem::invalid("the words of an `answer` are a text"))
+        }
+    }
+}
+
+/// Answers a gate. The first valid answer wins.
+#[utoipa::path(
+    post, path = "/v1/gates/{id}/answer", tag = "gates", operation_id = "answer_gate",
+    params(
+        ("id" = inline(GateWord), Path, description = "The gate's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
+    ),
+    request_body = AnswerBody,
+    responses((status = 200, description = "What came of it", body = Answered)),
+)]
+pub(crate) async fn answer(
+    RequestHandle {
+        longhaul, effect, ..
+    }: RequestHandle,
+    caller: Approver,
+    GatePath(gate): GatePath,
+    Json(body): Json<AnswerBody>,
+) -> Result<Response, Problem> {
+    let answer = answer_of(body, caller.name())?;
+    let decision = answer.decision.as_str();
+    let verdict = match effect {
+        Some(Effect::Events { run, seq }) => longhaul.verdict_at(run, seq).await?,
+        Some(Effect::Key(_)) | None => longhaul.answer(gate, answer).await?,
+    };
+    let gate = gate_view(&longhaul.gate(gate).await.map_err(after_commit)?);
+    tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "answered");
+    let (verdict, seq) = match verdict {
+        handle::Verdict::Closed(seq) => (Verdict::Closed, seq),
+        handle::Verdict::Counted(seq) => (Verdict::Counted, seq),
+    };
+    ok(&Answered { verdict, seq, gate })
+}
+
+/// Makes a link to an open gate.
+#[utoipa::path(
+    post, path = "/v1/gates/{id}/links", tag = "gates", operation_id = "make_link",
+    params(("id" = inline(GateWord), Path, description = "The gate's id")),
+    request_body = LinkBody,
+    responses((status = 201, description = "The link, shown this once", body = LinkView)),
+)]
+pub(crate) async fn make_link(
+    State(app): State<App>,
+    caller: Approver,
+    (GatePath(gate), headers): (GatePath, HeaderMap),
+    Json(body): Json<LinkBody>,
+) -> Result<Response, Problem> {
+    // Where it counts who decides, a link is as good as a key for somebody else,
+    // and only who may make those may make it.
+    let asked = app.longhaul().gate(gate).await?.spec.approvers;
+    if asked.count > 1 || asked.not_submitter {
+        may(&caller.0, Role::Admin)?;
+    }
+    let ask = LinkAsk {
+        gate,
+        recipient: body.recipient,
+        by: caller.name().to_owned(),
+    };
+    let recipient = ask.recipient.trim().to_owned();
+    let secret = app.longhaul().make_link(ask).await?;
+    let url = format!("{}/a/{}", base(&headers), secret.reveal());
+    let view = LinkView {
+        url,
+        gate,
+        recipient,
+    };
+    made_secret(&format!("/v1/gates/{gate}"), &view)
 }

@@ -1,18 +1,20 @@
-//! Keys, for admins.
-//!
-//! Never: a secret twice.
+//! Keys, for admins, and tickets: links that open the pages in a browser, once. A secret is shown
+//! once, and a ticket opens no more than the caller's own key.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
-use longhaul_api::key::{CreatedKey, KeyBody, KeyView};
+use longhaul_api::key::{CreatedKey, KeyBody, KeyView, TicketView};
 use longhaul_api::list::List;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::KeyAsk;
 
 use crate::app::App;
+use crate::ask::base;
 use crate::body::Json;
-use crate::caller::Admin;
+use crate::caller::{Admin, Viewer};
+use crate::guard::key::Shown;
 use crate::once::RequestHandle;
 use crate::params::Name;
 use crate::problem::Problem;
@@ -88,6 +90,30 @@ fn span(said: u64) -> Result<Millis, Problem> {
             Err(Problem::invalid(words).hint("leave it out for a key without an end"))
         }
     }
+}
+
+/// Makes a link that opens the pages in a browser.
+#[utoipa::path(
+    post, path = "/v1/tickets", tag = "keys", operation_id = "make_ticket",
+    responses((status = 201, description = "The link, shown this once", body = TicketView)),
+)]
+pub(crate) async fn make_ticket(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    (shown, headers): (Shown, HeaderMap),
+) -> Result<Response, Problem> {
+    // A session is its key's; who only stands near has none to give.
+    if matches!(shown, Shown::Loopback) {
+        return Err(Problem::forbidden(
+            "a session needs a key, and none was shown",
+        ));
+    }
+    let ticket = app
+        .longhaul()
+        .give_ticket(caller.holder, app.own_key())
+        .await?;
+    let url = format!("{}/?t={}", base(&headers), ticket.reveal());
+    made_secret("/", &TicketView { url })
 }
 
 #[cfg(test)]

@@ -1,26 +1,31 @@
-//! Runs: making one, listing them.
-//!
-//! Never: acknowledges what is not on disk.
+//! Runs: making one, listing them, showing one, and cancelling, pausing and resuming it. What is
+//! acknowledged is on disk.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::list::List;
-use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::run::{BriefView, CancelBody, ResumeBody, RunView};
 use longhaul_api::submit::NewRun;
-use longhaul_core::id::{AgentName, LaneKey};
+use longhaul_api::transcript::TranscriptView;
+use longhaul_api::why::WhyView;
+use longhaul_core::access::Role;
+use longhaul_core::id::{AgentName, LaneKey, RunId};
 use longhaul_core::port::store::RowsAsk;
 use longhaul_core::status::Status;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
-use crate::api::task::{named, submit, task};
+use crate::api::task::{budget, named, submit, task};
 use crate::app::App;
-use crate::body::Json;
-use crate::caller::{Operator, Viewer};
-use crate::once::{own_key, said_key};
-use crate::params::Query;
+use crate::body::{Json, MaybeJson};
+use crate::caller::{Operator, Viewer, may};
+use crate::once::{RequestHandle, own_key, said_key};
+use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::reply::{cut, made, ok};
+use crate::reply::{cut, made, ok, ok_with_permit};
 use crate::spelled::{RunWord, StatusWords};
+use crate::trouble::{after_commit, unread};
 
 /// So many runs come unless it is said otherwise.
 const RUNS: usize = 20;
@@ -103,6 +108,136 @@ fn statuses(query: &Query) -> Result<Vec<Status>, Problem> {
         })
     })
     .collect()
+}
+
+/// Shows a run.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}", tag = "runs", operation_id = "show_run",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    responses((status = 200, description = "The run", body = RunView)),
+)]
+pub(crate) async fn show(
+    State(app): State<App>,
+    _: Viewer,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
+    let _permit = app.fold_permit().await?;
+    ok(&app.longhaul().show(run).await?)
+}
+
+/// Shows what was said.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/transcript", tag = "runs", operation_id = "show_transcript",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    responses((status = 200, description = "The conversation", body = TranscriptView)),
+)]
+pub(crate) async fn transcript(
+    State(app): State<App>,
+    _: Viewer,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
+    let permit = app.transcript_permit().await?;
+    let view = app.longhaul().transcript(run).await?;
+    // It is in memory until it is sent.
+    ok_with_permit(&view, permit)
+}
+
+/// Says why a run stands as it does, and what helps.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/why", tag = "runs", operation_id = "why",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    responses((status = 200, description = "A sentence and a command", body = WhyView)),
+)]
+pub(crate) async fn why(
+    State(app): State<App>,
+    _: Viewer,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
+    let _permit = app.fold_permit().await?;
+    ok(&app.longhaul().why_view(run).await?)
+}
+
+/// A body without fields.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Empty {}
+
+/// Ends a run.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    request_body(content = Option<CancelBody>),
+    responses((status = 200, description = "The run, ended or about to be", body = RunView)),
+)]
+pub(crate) async fn cancel(
+    request: RequestHandle,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(body): MaybeJson<CancelBody>,
+) -> Result<Response, Problem> {
+    let reason = match body.reason.trim() {
+        "" => format!("cancelled by {}", caller.name()),
+        said => said.to_owned(),
+    };
+    if request.effect.is_none() {
+        request.longhaul.cancel(run, caller.name(), &reason).await?;
+    }
+    tracing::info!(%run, caller = caller.name(), "told to end");
+    shown(&request, run).await
+}
+
+/// Stills a run until somebody lets it go on.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    request_body(content = Option<Empty>),
+    responses((status = 200, description = "The run, paused or about to be", body = RunView)),
+)]
+pub(crate) async fn pause(
+    request: RequestHandle,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(Empty {}): MaybeJson<Empty>,
+) -> Result<Response, Problem> {
+    if request.effect.is_none() {
+        request.longhaul.pause(run, caller.name()).await?;
+    }
+    tracing::info!(%run, caller = caller.name(), "told to stand still");
+    shown(&request, run).await
+}
+
+/// Lets a run go on, maybe with more to spend.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
+    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    request_body(content = Option<ResumeBody>),
+    responses((status = 200, description = "The run, ready to go on", body = RunView)),
+)]
+pub(crate) async fn resume(
+    request: RequestHandle,
+    caller: Operator,
+    RunPath(run): RunPath,
+    MaybeJson(body): MaybeJson<ResumeBody>,
+) -> Result<Response, Problem> {
+    let raise = match body.budget {
+        None => None,
+        Some(caps) => {
+            may(&caller.0, Role::Approver)?;
+            Some(budget(caps)?.caps)
+        }
+    };
+    if request.effect.is_none() {
+        request.longhaul.resume(run, raise, caller.name()).await?;
+    }
+    tracing::info!(%run, caller = caller.name(), "told to go on");
+    shown(&request, run).await
+}
+
+/// The run after its change was committed.
+async fn shown(request: &RequestHandle, run: RunId) -> Result<Response, Problem> {
+    let _permit = request.app.fold_permit().await.map_err(|_| unread())?;
+    let view = request.longhaul.show(run).await.map_err(after_commit)?;
+    ok(&view)
 }
 
 /// A part of the list of runs.
