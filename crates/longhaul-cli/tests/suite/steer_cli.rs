@@ -1,12 +1,51 @@
 //! `steer`, `pause`, `resume` and `cancel` as people and scripts meet them.
 
+use std::sync::mpsc::{Sender, channel};
+
+use serde_json::{Value, json};
+
 use super::project::{Project, stands};
+use super::stand_in::{StandIn, events};
+
+/// A model that calls a tool and then is done. Its first reply waits for a word of the test: so
+/// long the run is in its first turn, however slow the machine is.
+fn held_model() -> (StandIn, Sender<()>) {
+    let (release, released) = channel();
+    let model = StandIn::new(move |asked| {
+        let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        let (delta, reason) = match messages.iter().any(|message| message["role"] == "tool") {
+            true => (json!({ "content": "Done." }), "stop"),
+            false => {
+                // An error says that the test is over.
+                _ = released.recv();
+                let call = json!({ "name": "vault_list", "arguments": "{}" });
+                let call = json!({ "index": 0, "id": "c1", "type": "function", "function": call });
+                (json!({ "tool_calls": [call] }), "tool_calls")
+            }
+        };
+        let first = json!({ "choices": [{ "index": 0, "delta": delta }] });
+        let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
+        events(&format!(
+            "data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"
+        ))
+    });
+    (model, release)
+}
 
 #[test]
 fn a_message_has_a_receipt_and_a_fate() {
+    let (model, release) = held_model();
     let project = Project::new();
+    let url = &model.url;
+    let settings = format!(
+        "[worker]\npoll = \"10m\"\n[providers.held]\napi = \"chat\"\nbase_url = \"{url}/v1\"\nkey_env = []\n"
+    );
+    project.write("longhaul.toml", &settings);
+    let agent = "---\nmodel: held/x\ntools: [vault_list]\n---\nYou.\n";
+    project.write("agents/held.md", agent);
     let _worker = project.worker();
-    let run = project.submit("talk", "milk");
+    let run = project.submit("held", "milk");
     project.until(&run, |run| {
         run["now"]
             .as_str()
@@ -21,12 +60,15 @@ fn a_message_has_a_receipt_and_a_fate() {
     assert!(said.out.contains("Delivered before turn 2"), "{said:?}");
     let queued = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(queued["data"][0]["text"], "keep the old name");
+    assert_eq!(queued["data"][0]["status"], "queued");
+    release.send(()).unwrap();
     project.until(&run, stands("completed"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     let steer = &steers["data"][0];
     assert_eq!(steer["status"], "delivered");
-    assert_eq!(steer["between"], serde_json::json!([1, 2]));
-    assert!(steer["after_s"].as_f64().unwrap() < 5.0, "{steer}");
+    assert_eq!(steer["between"], json!([1, 2]));
+    // Long before anybody would look without being woken.
+    assert!(steer["after_s"].as_f64().unwrap() < 300.0, "{steer}");
     let said = project.say(&["steer", &run, "--status"], 0);
     let id = steer["id"].as_str().unwrap();
     let wanted = format!("{id}  delivered between turns 1 and 2, ");
