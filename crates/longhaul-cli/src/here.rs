@@ -2,10 +2,17 @@
 //!
 //! Never: interprets them; the library does that.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::Context as _;
+use longhaul::agents::loaded::Loaded;
+use longhaul::assemble::{self, toolbox};
 use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::Surroundings;
 use longhaul::config::{dotenv, load};
+use longhaul_core::time::Clock;
+use longhaul_engine::clock::SystemClock;
 
 use crate::say;
 
@@ -64,6 +71,17 @@ pub(crate) fn with_env_file(mut here: Surroundings) -> anyhow::Result<Surroundin
 /// whether it has read that file, and looks for itself.
 pub(crate) fn with_env_file_if_sound(here: Surroundings) -> Surroundings {
     with_env_file(here.clone()).unwrap_or(here)
+}
+
+/// The machine's clock.
+pub(crate) fn system_clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+/// The agents of a project, with paths from its top.
+pub(crate) fn agents(config: &Config) -> anyhow::Result<Loaded> {
+    let tools = toolbox(config, &system_clock())?;
+    Ok(assemble::agents(config, &tools, Path::new("")))
 }
 
 /// The configuration that holds here, and what there is to say about it.

@@ -6,7 +6,7 @@ mod check;
 mod login;
 mod logout;
 mod ls;
-mod told;
+mod report;
 
 use clap::{Args, Subcommand};
 

@@ -2,25 +2,19 @@
 //!
 //! Never: drives or follows.
 
-use std::path::Path;
-
-use std::sync::Arc;
-
 use anyhow::Context as _;
 use clap::Args;
 use longhaul::agents::loaded::{AgentError, Source};
 use longhaul::assemble::menu::Menu;
-use longhaul::assemble::{agents, models, toolbox};
+use longhaul::assemble::models;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul::trust::decisions::Decisions;
 use longhaul::trust::sends;
 use longhaul_api::problem::Problem;
-use longhaul_core::time::Clock;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
-use longhaul_engine::clock::SystemClock;
 
 use crate::client::connect::{Server, beside, server};
 use crate::error::CliError;
@@ -91,9 +85,8 @@ impl Prepared {
 
     /// Notes which models only those can ask who read the project's `.env`.
     fn compare(&mut self, bare: &Surroundings) -> anyhow::Result<()> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = here::quiet_config(bare)?;
-        let models = models(&config, &clock);
+        let models = models(&config, &here::system_clock());
         let menu = Menu::of(&config).map_err(CliError::usage)?;
         let missing = self.asked.iter();
         let missing = missing.filter(|name| {
@@ -137,9 +130,7 @@ pub(crate) fn prepare(
         return Ok(Prepared { task, asked, notes });
     }
     let config = here::quiet_config(here)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = toolbox(&config, &clock)?;
-    let loaded = agents(&config, &tools, Path::new(""));
+    let loaded = here::agents(&config)?;
     let found = loaded.find(args.agent()).map_err(|error| match error {
         // As the engine says it, here or behind a server.
         AgentError::Unknown(_) => longhaul_engine::Error::NoAgent {
@@ -162,7 +153,7 @@ pub(crate) fn prepare(
             meant.map(|choice| choice.name).collect()
         }
         None => {
-            let models = models(&config, &clock);
+            let models = models(&config, &here::system_clock());
             let found = named.into_iter().map(|named| {
                 let found = models.find(named).map(|found| found.name);
                 found.or_else(|why| waits(&config, &menu, named).ok_or(why))

@@ -129,7 +129,7 @@ pub enum Error {
         "nothing is driven, since the worker has ended: {0}. Start another with \
          `runtime.worker()`: its runs go on"
     )]
-    WorkerFailed(Arc<Error>),
+    WorkerFailed(Arc<Self>),
     /// A task of the runtime ended without a result; runs wait for the next worker.
     #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
     TaskLost(#[from] tokio::task::JoinError),

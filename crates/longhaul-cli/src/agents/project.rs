@@ -10,7 +10,6 @@ use longhaul::assemble::{agents, toolbox};
 use longhaul::config::settings::Config;
 use longhaul::config::surroundings::Surroundings;
 use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use longhaul_engine::toolbox::Toolbox;
 
 use crate::here;
@@ -32,7 +31,7 @@ impl Project {
     pub(crate) fn here() -> anyhow::Result<Self> {
         let here = here::surroundings()?;
         let config = here::config(&here)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock = here::system_clock();
         let tools = toolbox(&config, &clock)?;
         let said = here.said(&config.root);
         let loaded = agents(&config, &tools, &said);

@@ -3,8 +3,9 @@
 //! Never: a verdict of its own. It says what the judge has counted.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use longhaul_store::bench::Spans;
 use serde_json::{Map, Value, json};
 
 use crate::chaos::judge::tally::{Doubt, Rule, Tally};
@@ -31,10 +32,9 @@ impl Scorecard<'_> {
         let Self {
             plan, log, tally, ..
         } = self;
-        let zeros: Map<String, Value> = Rule::ALL
-            .iter()
-            .map(|(rule, name, _)| ((*name).to_owned(), tally.broken(*rule).into()))
-            .collect();
+        let zeros = Rule::ALL.map(|rule| (rule.names().0.to_owned(), tally.broken(rule).into()));
+        let zeros: Map<String, Value> = zeros.into_iter().collect();
+        let (median, worst) = self.recoveries();
         json!({
             "verdict": if tally.holds() { "holds" } else { "broken" },
             "agent": self.agent,
@@ -48,7 +48,7 @@ impl Scorecard<'_> {
             "kills": { "wanted": plan.kills, "happened": log.kills },
             "restarts": log.restarts,
             "picked_up": tally.picked_up,
-            "recovery_ms": { "median": median(&log.recoveries), "worst": worst(&log.recoveries) },
+            "recovery_ms": { "median": median, "worst": worst },
             "model_calls": { "asked": tally.asked, "asked_again": tally.asked_again },
             "once_calls": tally.once_calls,
             "pure_repeats": tally.pure_repeats,
@@ -74,49 +74,36 @@ impl Scorecard<'_> {
             0 => String::new(),
             other => format!(", {other} other"),
         };
-        line(
-            "runs",
-            format!(
-                "{} submitted, {} completed, {} failed{other}",
-                log.runs.len(),
-                tally.completed,
-                tally.failed.len()
-            ),
-        );
+        let (submitted, completed, failed) = (log.runs.len(), tally.completed, tally.failed.len());
+        let (median, worst) = self.recoveries();
+        let (asked, again) = (tally.asked, tally.asked_again);
+        let (pure, keyed) = (tally.pure_repeats, tally.keyed_repeats);
+        let runs = format!("{submitted} submitted, {completed} completed, {failed} failed{other}");
+        line("runs", runs);
         line("kills with SIGKILL", self.kills());
         line("workers started again", log.restarts.to_string());
-        line(
-            "runs picked up from a dead worker",
-            tally.picked_up.to_string(),
-        );
-        line(
-            "recovery, start to first fact",
-            format!(
-                "median {} ms, worst {} ms",
-                median(&log.recoveries),
-                worst(&log.recoveries)
-            ),
-        );
-        line(
-            "model calls",
-            format!("{} asked, {} asked again", tally.asked, tally.asked_again),
-        );
-        line(
-            "repeats that are allowed",
-            format!(
-                "{} pure, {} keyed under the same key",
-                tally.pure_repeats, tally.keyed_repeats
-            ),
-        );
+        let picked_up = tally.picked_up.to_string();
+        line("runs picked up from a dead worker", picked_up);
+        let recovery = format!("median {median} ms, worst {worst} ms");
+        line("recovery, start to first fact", recovery);
+        line("model calls", format!("{asked} asked, {again} asked again"));
+        let repeats = format!("{pure} pure, {keyed} keyed under the same key");
+        line("repeats that are allowed", repeats);
         line("once calls", tally.once_calls.to_string());
         line("in doubt, and visible as such", doubts(&tally.in_doubt));
-        for (rule, _, words) in Rule::ALL {
+        for rule in Rule::ALL {
             let broken = tally.broken(rule);
             let mark = if broken == 0 { "ok" } else { "BROKEN" };
-            line(words, format!("{broken}  {mark}"));
+            line(rule.names().1, format!("{broken}  {mark}"));
         }
         let _: std::fmt::Result = write!(text, "\n{}", self.verdict());
         text
+    }
+
+    /// The median and the worst time to recover, in milliseconds.
+    fn recoveries(&self) -> (u64, u64) {
+        let spans = Spans::new(self.log.recoveries.clone());
+        (spans.percentile(50), spans.percentile(100))
     }
 
     fn kills(&self) -> String {
@@ -131,7 +118,9 @@ impl Scorecard<'_> {
         let (tally, seed) = (self.tally, self.plan.seed);
         if tally.holds() {
             let took = self.took_ms / 1_000;
-            let kept = self.folder.as_deref().map(kept).unwrap_or_default();
+            let kept = self.folder.as_ref();
+            let kept = kept.map(|folder| format!("\nKept:  {}", folder.display()));
+            let kept = kept.unwrap_or_default();
             return format!("Every promise held, seed {seed}, {took} s.{kept}");
         }
         let mut text = format!("Something did not hold, seed {seed}.");
@@ -147,11 +136,13 @@ impl Scorecard<'_> {
         if rest > 0 {
             text.push_str(&format!("\n  and {rest} more"));
         }
-        for run in tally.failed.iter().take(TOLD_MAX) {
-            text.push_str(&format!("\n  {run} failed"));
-        }
-        for run in tally.other.iter().take(TOLD_MAX) {
-            text.push_str(&format!("\n  {run} did not complete"));
+        for (runs, what) in [
+            (&tally.failed, "failed"),
+            (&tally.other, "did not complete"),
+        ] {
+            for run in runs.iter().take(TOLD_MAX) {
+                text.push_str(&format!("\n  {run} {what}"));
+            }
         }
         let offence = tally.offences.first().map(|offence| offence.run);
         let first = offence.or(tally.failed.first().copied());
@@ -166,10 +157,6 @@ impl Scorecard<'_> {
     }
 }
 
-fn kept(folder: &Path) -> String {
-    format!("\nKept:  {}", folder.display())
-}
-
 /// How many doubts there were, and how they were settled.
 fn doubts(doubts: &[Doubt]) -> String {
     if doubts.is_empty() {
@@ -182,14 +169,4 @@ fn doubts(doubts: &[Doubt]) -> String {
         .filter_map(|same| Some(format!("{} {}", same.len(), same.first()?)));
     let parts: Vec<String> = parts.collect();
     format!("{}: {}", doubts.len(), parts.join(", "))
-}
-
-fn worst(spans: &[u64]) -> u64 {
-    spans.iter().max().copied().unwrap_or_default()
-}
-
-fn median(spans: &[u64]) -> u64 {
-    let mut spans = spans.to_vec();
-    spans.sort_unstable();
-    spans.get(spans.len() / 2).copied().unwrap_or_default()
 }

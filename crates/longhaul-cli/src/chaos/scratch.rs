@@ -6,17 +6,14 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context as _;
-use longhaul::assemble::{House, agents, open, toolbox};
+use longhaul::assemble::{House, open};
 use longhaul::config::load;
 use longhaul::config::settings::{Config, WITNESS_FILE};
 use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
 use longhaul::read_project_file;
 use longhaul::trust::VARIABLE;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use longhaul_store::Role;
 use longhaul_tool::Location;
 use rustix::io::Errno;
@@ -171,9 +168,7 @@ fn untrusted(agent: &str, shut: &[String]) -> anyhow::Error {
 
 /// The files that agents are made of beside their own, from the project's top.
 fn named(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = toolbox(project, &clock)?;
-    let mut files = agents(project, &tools, Path::new("")).files;
+    let mut files = here::agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));
     let inward = |file: &PathBuf| {
         let below = file.strip_prefix(&project.root).ok()?;

@@ -43,8 +43,8 @@ const FIRST_FACT_MAX: Millis = Millis::from_secs(10);
 /// When the last worker has written nothing for so long, it is over.
 const STALL: Millis = Millis::from_secs(180);
 
-/// So much of a journal is read at once.
-const PAGE: usize = 500;
+/// More events than a journal has.
+const EVENTS_MAX: usize = 10_000_000;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -275,16 +275,11 @@ pub(crate) async fn journals(house: &House, log: &Log) -> anyhow::Result<Vec<Jou
     runs.dedup();
     let mut journals = Vec::new();
     for run in runs {
-        let mut entries = Vec::new();
-        loop {
-            let after = Seq(entries.len() as u64);
-            match house.longhaul.events(run, after, PAGE).await {
-                Ok(page) if page.is_empty() => break,
-                Ok(page) => entries.extend(page),
-                Err(longhaul_engine::Error::NoRun(_)) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let entries = match house.longhaul.events(run, Seq::START, EVENTS_MAX).await {
+            Ok(entries) => entries,
+            Err(longhaul_engine::Error::NoRun(_)) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
         journals.push((run, entries));
     }
     Ok(journals)

@@ -3,7 +3,6 @@
 //!
 //! Never: a server that nobody trusts, and never waits without an end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,13 +14,11 @@ use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::Decisions;
 use longhaul::trust::item::Item;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::mcp::told::{nothing, tell};
+use crate::mcp::report::{nothing, project, tell};
 use crate::paint::{Paint, Tone};
 use crate::table::{Cell, table};
 use crate::trust::asking;
@@ -59,9 +56,7 @@ struct Trouble {
 
 impl Check {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let here = here::with_env_file_if_sound(here::surroundings()?);
-        let config = here::config(&here)?;
-        let file = McpFile::of(&config);
+        let (config, file) = project()?;
         if let Some(problem) = file.problems.first() {
             return Err(CliError::usage(problem.to_string())
                 .hint("see all that is wrong", "longhaul mcp ls")
@@ -129,8 +124,7 @@ pub(crate) fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
 }
 
 async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Checked> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let line = clients::line(config, file, &clock);
+    let line = clients::line(config, file, &here::system_clock());
     let served = supplies::Served::new(config, file.clone(), line.clone());
     let asked = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);

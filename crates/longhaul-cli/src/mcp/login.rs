@@ -6,7 +6,6 @@
 
 use std::io::{BufRead as _, Read as _};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,8 +13,6 @@ use longhaul::assemble::{clients, supplies};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::Way;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use longhaul_mcp::{Began, Door, LoginError, Servers, Standing, Visit};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -24,6 +21,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::mcp::check::allowed;
+use crate::mcp::report::project;
 use crate::{here, runtime, say, teller};
 
 /// So long a person has for the browser.
@@ -50,14 +48,11 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let here = here::with_env_file_if_sound(here::surroundings()?);
-        let config = here::config(&here)?;
-        let file = McpFile::of(&config);
+        let (config, file) = project()?;
         let port = self.port(&file)?;
         allowed(&config, &file)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        may(&config, &file, &clock, &self.name)?;
-        let servers = clients::servers(&config, &file, &clock);
+        may(&config, &file, &self.name)?;
+        let servers = clients::servers(&config, &file, &here::system_clock());
         runtime::driving()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;
             tokio::select! {
@@ -146,8 +141,8 @@ impl Login {
 }
 
 /// Whether a server may be asked and can be; the error says what to do.
-fn may(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>, name: &str) -> anyhow::Result<()> {
-    let line = clients::line(config, file, clock);
+fn may(config: &Config, file: &McpFile, name: &str) -> anyhow::Result<()> {
+    let line = clients::line(config, file, &here::system_clock());
     let served = supplies::Served::new(config, file.clone(), line);
     Ok(served.may(name).map_err(CliError::usage)?)
 }

@@ -3,8 +3,6 @@
 //! Never: keeps a login because it could not be taken back, or asks a server that
 //! nobody trusts.
 
-use std::sync::Arc;
-
 use clap::Args;
 use longhaul::assemble::clients;
 use longhaul::assemble::supplies::ready;
@@ -12,8 +10,6 @@ use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::Decisions;
 use longhaul::trust::item::Item;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use longhaul_mcp::{Forgotten, Servers};
 use serde_json::{Value, json};
 
@@ -21,6 +17,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::mcp::login::failed;
+use crate::mcp::report::project;
 use crate::{here, runtime, say};
 
 #[derive(Debug, Args)]
@@ -35,9 +32,7 @@ pub(crate) struct Logout {
 
 impl Logout {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let here = here::with_env_file_if_sound(here::surroundings()?);
-        let config = here::config(&here)?;
-        let file = McpFile::of(&config);
+        let (config, file) = project()?;
         let all = |why: String| CliError::usage(why).hint("all servers", "longhaul mcp ls");
         file.find(&self.name).map_err(all)?;
         let name = &self.name;
@@ -49,8 +44,7 @@ impl Logout {
             }
             None => return Err(all(format!("the server `{name}` is switched off")).into()),
         }
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let servers = clients::servers(&config, &file, &clock);
+        let servers = clients::servers(&config, &file, &here::system_clock());
         let may_ask = is_trusted(&config, &file);
         runtime::small()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;

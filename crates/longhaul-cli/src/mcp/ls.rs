@@ -3,7 +3,6 @@
 //! Never: starts one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use clap::Args;
 use longhaul::assemble::clients;
@@ -13,14 +12,12 @@ use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::{Server, Way};
 use longhaul::trust::decisions::{Decisions, Status};
 use longhaul::trust::item::Item;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 use longhaul_mcp::LoginError;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::mcp::login::{self, said};
-use crate::mcp::told::{nothing, tell};
+use crate::mcp::report::{nothing, project, tell};
 use crate::paint::{Paint, Tone};
 use crate::table::{Cell, table};
 use crate::{here, say};
@@ -47,9 +44,7 @@ type Logins = BTreeMap<String, Result<longhaul_mcp::Standing, String>>;
 
 impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let here = here::with_env_file_if_sound(here::surroundings()?);
-        let config = here::config(&here)?;
-        let file = McpFile::of(&config);
+        let (config, file) = project()?;
         let ready = ready(&config, &file);
         let verdict = Item::mcp(&file).map(|item| Decisions::new(&config).status(&item));
         let logins = logins(&config, &file);
@@ -77,8 +72,7 @@ impl Ls {
 }
 
 fn logins(config: &Config, file: &McpFile) -> Logins {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let servers = clients::servers(config, file, &clock);
+    let servers = clients::servers(config, file, &here::system_clock());
     let found = servers.names().into_iter().filter_map(|name| {
         let login = match servers.standing(&name) {
             Ok(login) => Ok(login?),

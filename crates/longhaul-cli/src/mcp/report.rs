@@ -1,11 +1,19 @@
-//! What is said of `.mcp.json` as a whole, by every command that reads it.
-//!
-//! Never: on stdout. It is talk.
+//! Reads `.mcp.json` for every command about it, and says on stderr what is wrong with the file as
+//! a whole.
 
+use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::name::FILE_NAME;
 
-use crate::say;
+use crate::{here, say};
+
+/// The settings of this folder with the project's `.env`, and its `.mcp.json`.
+pub(crate) fn project() -> anyhow::Result<(Config, McpFile)> {
+    let here = here::with_env_file_if_sound(here::surroundings()?);
+    let config = here::config(&here)?;
+    let file = McpFile::of(&config);
+    Ok((config, file))
+}
 
 /// Says what is wrong with the file, and what else should be known of it.
 pub(crate) fn tell(file: &McpFile) {

@@ -1,9 +1,5 @@
 //! What the project here would do, and what was decided about it.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use longhaul::assemble::{agents, toolbox};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::private_file::PrivateFileError;
@@ -11,10 +7,9 @@ use longhaul::trust::VARIABLE;
 use longhaul::trust::decisions::Decisions;
 use longhaul::trust::item::Item;
 use longhaul::trust::items::items;
-use longhaul_core::time::Clock;
-use longhaul_engine::clock::SystemClock;
 
 use crate::error::CliError;
+use crate::here;
 
 /// A project, and what it would do.
 #[derive(Debug)]
@@ -26,9 +21,7 @@ pub(crate) struct Project {
 impl Project {
     /// The project of these settings.
     pub(crate) fn load(config: &Config) -> anyhow::Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let tools = toolbox(config, &clock)?;
-        let loaded = agents(config, &tools, Path::new(""));
+        let loaded = here::agents(config)?;
         Ok(Self {
             decisions: Decisions::new(config),
             items: items(config, &McpFile::of(config), &loaded),

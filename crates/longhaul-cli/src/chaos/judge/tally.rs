@@ -24,39 +24,29 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// All of them, with what a person reads.
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 6] = [
-        (
-            Self::RanAgain,
-            "ran_again",
-            "recorded results that ran again",
-        ),
-        (
-            Self::OnceTwice,
-            "once_twice",
-            "once effects that happened twice",
-        ),
-        (
-            Self::LostSilently,
-            "lost_silently",
-            "once calls lost without a word",
-        ),
-        (
-            Self::Unaccounted,
-            "unaccounted",
-            "deeds that no journal had begun",
-        ),
-        (
-            Self::AskedTooOften,
-            "asked_too_often",
-            "runs that lost two model calls to one kill",
-        ),
-        (
-            Self::BrokenJournal,
-            "broken_journals",
-            "journals with a gap or out of order",
-        ),
+    pub(crate) const ALL: [Self; 6] = [
+        Self::RanAgain,
+        Self::OnceTwice,
+        Self::LostSilently,
+        Self::Unaccounted,
+        Self::AskedTooOften,
+        Self::BrokenJournal,
     ];
+
+    /// Its name in JSON, and what a person reads.
+    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RanAgain => ("ran_again", "recorded results that ran again"),
+            Self::OnceTwice => ("once_twice", "once effects that happened twice"),
+            Self::LostSilently => ("lost_silently", "once calls lost without a word"),
+            Self::Unaccounted => ("unaccounted", "deeds that no journal had begun"),
+            Self::AskedTooOften => (
+                "asked_too_often",
+                "runs that lost two model calls to one kill",
+            ),
+            Self::BrokenJournal => ("broken_journals", "journals with a gap or out of order"),
+        }
+    }
 }
 
 /// Where a rule was broken.
