@@ -2,36 +2,24 @@
 //!
 //! Never: a secret. Keys are known here by their hashes only.
 
-use serde::{Deserialize, Serialize};
+use crate::spelling::word_enum;
 
-/// What a caller may do. A later one may do all that an earlier one may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Looks.
-    Viewer,
-    /// Submits, steers, stops.
-    Operator,
-    /// Answers at gates.
-    Approver,
-    /// Makes and revokes keys.
-    Admin,
+word_enum! {
+    /// What a caller may do. A later one may do all that an earlier one may.
+    #[derive(PartialOrd, Ord)]
+    pub enum Role {
+        /// Looks.
+        Viewer = "viewer",
+        /// Submits, steers, stops.
+        Operator = "operator",
+        /// Answers at gates.
+        Approver = "approver",
+        /// Makes and revokes keys.
+        Admin = "admin",
+    }
 }
 
 impl Role {
-    /// Every role, the least first.
-    pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Approver, Self::Admin];
-
-    /// The role as it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Approver => "approver",
-            Self::Admin => "admin",
-        }
-    }
-
     /// The role of this name.
     pub fn read(said: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == said)

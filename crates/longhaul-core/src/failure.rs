@@ -4,37 +4,38 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::spelling::word_enum;
 use crate::time::Millis;
 use crate::usage::Usage;
 
-/// The kinds of failure, by what helps against them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureClass {
-    /// Too many requests or tokens for now.
-    RateLimit,
-    /// The provider is short of machines.
-    Overloaded,
-    /// Nothing came in time.
-    Timeout,
-    /// The connection broke.
-    Network,
-    /// The provider failed inside.
-    Server,
-    /// The conversation is longer than the model's window.
-    ContextOverflow,
-    /// The key is missing or wrong.
-    Auth,
-    /// The request itself is wrong.
-    InvalidRequest,
-    /// The provider will not answer this.
-    Refused,
-    /// The account has run out.
-    Quota,
-    /// A call was started and its driver died before the answer was recorded.
-    Lost,
-    /// We stopped the call ourselves, because the run was told to stop.
-    Stopped,
+word_enum! {
+    /// The kinds of failure, by what helps against them.
+    pub enum FailureClass {
+        /// Too many requests or tokens for now.
+        RateLimit = "rate_limit",
+        /// The provider is short of machines.
+        Overloaded = "overloaded",
+        /// Nothing came in time.
+        Timeout = "timeout",
+        /// The connection broke.
+        Network = "network",
+        /// The provider failed inside.
+        Server = "server",
+        /// The conversation is longer than the model's window.
+        ContextOverflow = "context_overflow",
+        /// The key is missing or wrong.
+        Auth = "auth",
+        /// The request itself is wrong.
+        InvalidRequest = "invalid_request",
+        /// The provider will not answer this.
+        Refused = "refused",
+        /// The account has run out.
+        Quota = "quota",
+        /// A call was started and its driver died before the answer was recorded.
+        Lost = "lost",
+        /// We stopped the call ourselves, because the run was told to stop.
+        Stopped = "stopped",
+    }
 }
 
 impl FailureClass {
@@ -59,37 +60,7 @@ impl FailureClass {
     /// Whether the failure counts against the tries of a call. A crash of ours
     /// and a stop of ours say nothing about the provider.
     pub const fn counts(self) -> bool {
-        match self {
-            Self::Lost | Self::Stopped => false,
-            Self::RateLimit
-            | Self::Overloaded
-            | Self::Timeout
-            | Self::Network
-            | Self::Server
-            | Self::ContextOverflow
-            | Self::Auth
-            | Self::InvalidRequest
-            | Self::Refused
-            | Self::Quota => true,
-        }
-    }
-
-    /// The class as it stands in journals and answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimit => "rate_limit",
-            Self::Overloaded => "overloaded",
-            Self::Timeout => "timeout",
-            Self::Network => "network",
-            Self::Server => "server",
-            Self::ContextOverflow => "context_overflow",
-            Self::Auth => "auth",
-            Self::InvalidRequest => "invalid_request",
-            Self::Refused => "refused",
-            Self::Quota => "quota",
-            Self::Lost => "lost",
-            Self::Stopped => "stopped",
-        }
+        !matches!(self, Self::Lost | Self::Stopped)
     }
 }
 

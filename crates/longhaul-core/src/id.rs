@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::raw::Hash;
+use crate::spelling::{debug_as_display, serde_as_text};
 use crate::time::Timestamp;
 
 /// What is wrong with a text that should be an id or a name.
@@ -77,8 +78,8 @@ fn derived_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
     (u128::from(now.as_millis()) & 0xffff_ffff_ffff) << 80 | tail
 }
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u128);
@@ -120,12 +121,6 @@ macro_rules! id {
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
-
         impl FromStr for $name {
             type Err = BadId;
 
@@ -138,60 +133,34 @@ macro_rules! id {
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
+        debug_as_display!($name);
+        serde_as_text!($name);
+    )+};
 }
 
-id!(
+ids! {
     /// One execution of an agent on a task.
-    RunId, "run"
-);
-id!(
+    RunId = "run";
     /// A durable wait token.
-    GateId, "gate"
-);
-id!(
+    GateId = "gate";
     /// A sandbox.
-    SandboxId, "sbx"
-);
-id!(
+    SandboxId = "sbx";
     /// A worker, new at every boot.
-    WorkerId, "wrk"
-);
-id!(
+    WorkerId = "wrk";
     /// A message for a run in flight.
-    SteerId, "steer"
-);
-id!(
+    SteerId = "steer";
     /// Something that is due at a time.
-    TimerId, "timer"
-);
-id!(
+    TimerId = "timer";
     /// Runs that were submitted together.
-    BatchId, "batch"
-);
-id!(
+    BatchId = "batch";
     /// A remembered approval.
-    RuleId, "rule"
-);
-id!(
+    RuleId = "rule";
     /// Something that an agent wrote down.
-    NoteId, "note"
-);
+    NoteId = "note";
+}
 
-macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident = $what:literal;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
@@ -246,32 +215,29 @@ macro_rules! name {
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(&self.0)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-                Self::new(text).map_err(serde::de::Error::custom)
-            }
-        }
-    };
+        serde_as_text!($name);
+    )+};
 }
 
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 
-name!(
+names! {
     /// An agent's name.
-    AgentName, "agent name"
-);
-name!(
+    AgentName = "agent name";
     /// A tool's name as we call it.
-    ToolName, "tool name"
-);
+    ToolName = "tool name";
+    /// A key whose runs go strictly one after another.
+    LaneKey = "lane";
+    /// A conversation whose memory successive runs share.
+    ThreadKey = "thread";
+    /// Whom or what a thread's memory is about.
+    ResourceKey = "resource";
+    /// A named queue of tasks.
+    InboxName = "inbox";
+    /// What a key is called.
+    KeyName = "key name";
+}
 /// The longest name of a tool that every wire takes, in letters.
 const WIRE_NAME_MAX: usize = 64;
 
@@ -305,27 +271,6 @@ impl ToolName {
         Cow::Owned(format!("{cut}_{}", &hash[..6]))
     }
 }
-
-name!(
-    /// A key whose runs go strictly one after another.
-    LaneKey, "lane"
-);
-name!(
-    /// A conversation whose memory successive runs share.
-    ThreadKey, "thread"
-);
-name!(
-    /// Whom or what a thread's memory is about.
-    ResourceKey, "resource"
-);
-name!(
-    /// A named queue of tasks.
-    InboxName, "inbox"
-);
-name!(
-    /// What a key is called.
-    KeyName, "key name"
-);
 
 /// A place in a journal. The first event has 1; 0 stands before everything.
 #[derive(
@@ -392,12 +337,6 @@ impl fmt::Display for CallId {
     }
 }
 
-impl fmt::Debug for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl FromStr for CallId {
     type Err = BadId;
 
@@ -415,18 +354,8 @@ impl FromStr for CallId {
     }
 }
 
-impl Serialize for CallId {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CallId {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+debug_as_display!(CallId);
+serde_as_text!(CallId);
 
 #[cfg(test)]
 mod tests {

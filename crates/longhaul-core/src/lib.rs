@@ -20,6 +20,7 @@ pub mod raw;
 pub mod redact;
 pub mod request;
 pub mod schema;
+mod spelling;
 pub mod status;
 pub mod suggest;
 pub mod task;

@@ -29,6 +29,11 @@ impl Message {
         Self::User(vec![Part::Text(text.into())])
     }
 
+    /// A reply of one text that no provider sent.
+    pub fn assistant(text: impl Into<Arc<str>>) -> Self {
+        Self::Assistant(Arc::new(Reply::own(text)))
+    }
+
     /// The bytes that a request spends on this message, about.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -53,6 +58,14 @@ pub enum Part {
 const IMAGE_BYTES: u64 = 6_000;
 
 impl Part {
+    /// Its words, where it is no picture.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Image(_) => None,
+        }
+    }
+
     fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
@@ -80,6 +93,14 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// A reply of one text that no provider sent.
+    pub fn own(text: impl Into<Arc<str>>) -> Self {
+        Self {
+            dialect: "longhaul".to_owned(),
+            blocks: vec![Block::text(text)],
+        }
+    }
+
     /// The calls in the model's order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
@@ -113,6 +134,14 @@ pub enum Block {
 }
 
 impl Block {
+    /// A block of plain words.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::Text(Words {
+            text: text.into(),
+            extra: None,
+        })
+    }
+
     fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Text(words) => words.text.len() + length(words.extra.as_ref()),
@@ -208,4 +237,17 @@ pub enum StopReason {
     Refusal,
     /// A reason we don't know, as the provider spelled it.
     Other(String),
+}
+
+impl StopReason {
+    /// The same, with the provider's own words changed so.
+    #[must_use]
+    pub fn map_words(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Other(words) => Self::Other(change(words)),
+            Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {
+                self
+            }
+        }
+    }
 }

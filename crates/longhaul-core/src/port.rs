@@ -4,12 +4,10 @@
 
 pub mod context;
 pub mod easel;
-pub mod inbox;
 pub mod keyring;
 pub mod model;
 pub mod outbound;
 pub mod redact;
-pub mod sandbox;
 pub mod shelves;
 pub mod store;
 pub mod tool;

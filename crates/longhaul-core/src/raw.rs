@@ -10,6 +10,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::spelling::{debug_as_display, serde_as_text};
+
 /// A JSON text, valid by construction, with its original spelling.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
@@ -132,12 +134,6 @@ impl fmt::Display for Hash {
     }
 }
 
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl std::str::FromStr for Hash {
     type Err = BadHash;
 
@@ -169,18 +165,8 @@ fn hex_digit(digit: u8) -> Option<u8> {
 #[error("a hash is 64 digits of lower-case hex")]
 pub struct BadHash;
 
-impl Serialize for Hash {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+debug_as_display!(Hash);
+serde_as_text!(Hash);
 
 /// A blob by its content: what it hashes to and how long it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,62 +7,37 @@ use serde::{Deserialize, Serialize};
 use crate::id::{GateId, RunId};
 use crate::policy::budget::Cap;
 use crate::raw::RawJson;
+use crate::spelling::word_enum;
 use crate::time::Timestamp;
 
-/// The eight states of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Never claimed.
-    Pending,
-    /// A worker drives it, or will as soon as one has time.
-    Running,
-    /// Parked until something happens.
-    Waiting,
-    /// Parked because the agent can't go on, or a part is missing.
-    Blocked,
-    /// Stopped by a person for a while.
-    Paused,
-    /// Ended with a result.
-    Completed,
-    /// Ended without.
-    Failed,
-    /// Ended because somebody said so.
-    Cancelled,
+word_enum! {
+    /// The eight states of a run.
+    pub enum Status {
+        /// Never claimed.
+        Pending = "pending",
+        /// A worker drives it, or will as soon as one has time.
+        Running = "running",
+        /// Parked until something happens.
+        Waiting = "waiting",
+        /// Parked because the agent can't go on, or a part is missing.
+        Blocked = "blocked",
+        /// Stopped by a person for a while.
+        Paused = "paused",
+        /// Ended with a result.
+        Completed = "completed",
+        /// Ended without.
+        Failed = "failed",
+        /// Ended because somebody said so.
+        Cancelled = "cancelled",
+    }
 }
 
 impl Status {
-    /// Every status, in the order of a life.
-    pub const ALL: [Self; 8] = [
-        Self::Pending,
-        Self::Running,
-        Self::Waiting,
-        Self::Blocked,
-        Self::Paused,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
     /// Whether nothing follows.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Cancelled => true,
             Self::Pending | Self::Running | Self::Waiting | Self::Blocked | Self::Paused => false,
-        }
-    }
-
-    /// The status as it stands in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Blocked => "blocked",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -119,19 +94,10 @@ impl Wait {
 
     /// When the wait ends by itself.
     pub const fn until(&self) -> Option<Timestamp> {
-        match self {
-            Self::Timer(at) | Self::RateLimit(at) | Self::Retry(at) | Self::Message(at) => {
-                Some(*at)
-            }
-            Self::Approval(_)
-            | Self::Question(_)
-            | Self::Signal(_)
-            | Self::Blocked(_)
-            | Self::Child(_)
-            | Self::SandboxSlot
-            | Self::Budget(_)
-            | Self::Worker => None,
+        if let Self::Timer(at) | Self::RateLimit(at) | Self::Retry(at) | Self::Message(at) = self {
+            return Some(*at);
         }
+        None
     }
 }
 

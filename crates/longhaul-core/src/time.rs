@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::spelling::{debug_as_display, serde_as_text};
+
 /// A point in time, in microseconds since 1970, UTC. Its text is RFC 3339 with
 /// exactly six decimals, so it sorts as text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,12 +65,6 @@ impl fmt::Display for Timestamp {
     }
 }
 
-impl fmt::Debug for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl FromStr for Timestamp {
     type Err = jiff::Error;
 
@@ -83,18 +79,8 @@ impl FromStr for Timestamp {
     }
 }
 
-impl Serialize for Timestamp {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Timestamp {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+debug_as_display!(Timestamp);
+serde_as_text!(Timestamp);
 
 /// A span of time in milliseconds.
 #[derive(

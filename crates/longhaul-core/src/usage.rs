@@ -67,8 +67,12 @@ impl Usage {
 
     /// All tokens that went in and out.
     pub const fn tokens(self) -> u64 {
+        self.sent_tokens().saturating_add(self.output_tokens)
+    }
+
+    /// The tokens of the question, cached ones too.
+    pub const fn sent_tokens(self) -> u64 {
         self.input_tokens
-            .saturating_add(self.output_tokens)
             .saturating_add(self.cached_tokens)
             .saturating_add(self.cache_write_tokens)
     }
@@ -96,6 +100,14 @@ pub struct Price {
 }
 
 impl Price {
+    /// The price of what costs nothing.
+    pub const FREE: Self = Self {
+        input: 0,
+        output: 0,
+        cached: 0,
+        cache_write: 0,
+    };
+
     /// What this usage costs, rounded up.
     pub const fn of(self, usage: Usage) -> Micros {
         let total = usage.input_tokens as u128 * self.input as u128
@@ -179,6 +191,16 @@ impl Tariff {
             self.bytes_per_token
         };
         self.fixed_tokens.saturating_add(bytes.div_ceil(per_token))
+    }
+
+    /// What a call has used, about, that sent `bytes` of conversation and got `reply` bytes.
+    pub fn estimate(&self, bytes: u64, reply: u64) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens(bytes),
+            output_tokens: reply.div_ceil(self.bytes_per_token.max(1)),
+            estimated: true,
+            ..Usage::default()
+        }
     }
 
     /// The worst case of a call that sends `bytes` of conversation.

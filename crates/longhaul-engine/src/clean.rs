@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::Failure;
-use longhaul_core::message::{Block, Message, Part, Reply, StopReason, ToolCall, Words};
+use longhaul_core::message::{Block, Message, Part, Reply, ToolCall, Words};
 use longhaul_core::policy::gate::Verdict;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::Answered;
@@ -188,14 +188,7 @@ impl Cleaner<'_> {
     pub(crate) fn answered(self, answered: Answered) -> Answered {
         Answered {
             reply: self.reply(&answered.reply),
-            stop: match answered.stop {
-                StopReason::Other(words) => StopReason::Other(self.text(words)),
-                stop @ (StopReason::EndTurn
-                | StopReason::ToolUse
-                | StopReason::MaxTokens
-                | StopReason::PauseTurn
-                | StopReason::Refusal) => stop,
-            },
+            stop: answered.stop.map_words(|words| self.text(words)),
             model: self.text(answered.model),
             ..answered
         }

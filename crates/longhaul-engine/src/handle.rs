@@ -26,11 +26,9 @@ pub use crate::handle::answer::Verdict;
 pub use crate::handle::exchanges::Came;
 pub use crate::handle::keys::{KeyAsk, Known, MadeKey};
 pub use crate::handle::links::{LinkAsk, OpenLink};
-pub use crate::handle::look::Listed;
 pub use crate::handle::memory::Said;
 pub use crate::handle::submit::Submitted;
 pub use crate::handle::watch::Watching;
-pub use crate::handle::word::NewSteer;
 
 use crate::agent::{Agent, Defaults, Roster};
 use crate::clean::Cleaner;

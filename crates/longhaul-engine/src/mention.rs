@@ -75,31 +75,8 @@ pub(crate) fn within(text: &str, bytes: usize) -> &str {
 }
 
 /// Whether a letter stands between words.
-const fn parts(letter: char) -> bool {
-    matches!(
-        letter,
-        '"' | '\''
-            | '`'
-            | ','
-            | ';'
-            | '('
-            | ')'
-            | '['
-            | ']'
-            | '{'
-            | '}'
-            | '<'
-            | '>'
-            | '|'
-            | '“'
-            | '”'
-            | '‘'
-            | '’'
-            | '«'
-            | '»'
-            | '「'
-            | '」'
-    )
+fn parts(letter: char) -> bool {
+    "\"'`,;()[]{}<>|“”‘’«»「」".contains(letter)
 }
 
 /// Names in quotes.

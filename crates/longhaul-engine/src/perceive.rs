@@ -3,13 +3,13 @@
 //! Never: looks itself. Somebody has looked, or nobody does.
 
 use longhaul_core::change::Blob;
+use longhaul_core::event::run::RunPerceived;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::Ask;
 use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::usage::Tariff;
 use longhaul_run::Run;
-use longhaul_run::input::Perceived;
 use serde_json::{Value, json};
 
 use crate::capsule::Capsule;
@@ -38,7 +38,7 @@ pub(crate) async fn perceive(
     capsule: &Capsule,
     run: &Run,
     seen: Option<Perception>,
-) -> Result<Result<Perceived, Lack>, Error> {
+) -> Result<Result<(RunPerceived, Vec<Blob>), Lack>, Error> {
     let memory = remember(ports, run).await?;
     let told = match tell(ports, capsule, run, (&memory, seen.as_ref())) {
         Ok(told) => told,
@@ -68,7 +68,7 @@ pub(crate) async fn perceive(
     let tariffs = tariffs.map(|found| found.model.quote(&ask).tariff);
     let tariff = tariffs.reduce(Tariff::dearest).unwrap_or_default();
     let (world, context) = seen.map(|seen| (seen.world, seen.context)).unzip();
-    Ok(Ok(Perceived {
+    let perceived = RunPerceived {
         system,
         tools,
         opening,
@@ -80,8 +80,8 @@ pub(crate) async fn perceive(
         world: world.map(|world| body(world.as_str().to_owned(), &mut blobs)),
         context: context.unwrap_or_default(),
         supplied: capsule.supplied().map(str::to_owned).collect(),
-        blobs,
-    }))
+    };
+    Ok(Ok((perceived, blobs)))
 }
 
 /// What a run is told: who it is, and what it is asked.
@@ -196,9 +196,6 @@ fn said(message: &Message) -> Value {
 }
 
 fn texts(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    });
+    let texts = parts.iter().filter_map(Part::text);
     texts.collect::<Vec<_>>().join("\n")
 }

@@ -119,10 +119,7 @@ impl ReadOutput {
     async fn text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
         let output = self.find(run, call).await?;
         let Some(full) = output.full else {
-            let texts = output.content.iter().filter_map(|part| match part {
-                Part::Text(text) => Some(&**text),
-                Part::Image(_) => None,
-            });
+            let texts = output.content.iter().filter_map(Part::text);
             return Ok(texts.collect::<Vec<_>>().join("\n"));
         };
         let bytes = self.shelves.blob(full.hash).await.map_err(fault)?;
@@ -183,13 +180,8 @@ fn page(text: &str, offset: usize) -> String {
             ),
         };
     }
-    let border = |at: usize| {
-        (at..=text.len())
-            .find(|place| text.is_char_boundary(*place))
-            .unwrap_or(text.len())
-    };
-    let from = border(offset);
-    let to = border(from.saturating_add(SHOWN_BYTES).min(text.len()));
+    let from = text.ceil_char_boundary(offset);
+    let to = text.ceil_char_boundary(from.saturating_add(SHOWN_BYTES).min(text.len()));
     let piece = &text[from..to];
     if to == text.len() {
         return format!("{piece}\n\n[longhaul] This is the end, byte {to}.");

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::message::{Block, Message, Part, Reply, Words};
+use longhaul_core::message::{Block, Message, Part, Reply};
 
 /// So many messages of a thread are looked at.
 pub(crate) const MESSAGES_MAX: usize = 50;
@@ -125,13 +125,9 @@ fn shortened(message: &Message, letters: u64) -> Message {
         Message::User(_) | Message::Results(_) => Message::user(text),
         Message::Assistant(reply) => {
             // What a provider says of its text is not true of a part of it.
-            let words = Words {
-                text: text.into(),
-                extra: None,
-            };
             Message::Assistant(Arc::new(Reply {
                 dialect: reply.dialect.clone(),
-                blocks: vec![Block::Text(words)],
+                blocks: vec![Block::text(text)],
             }))
         }
     }
@@ -192,13 +188,9 @@ mod tests {
     use super::*;
 
     fn model(text: &str) -> Message {
-        let words = Words {
-            text: text.into(),
-            extra: None,
-        };
         Message::Assistant(Arc::new(Reply {
             dialect: "scripted".into(),
-            blocks: vec![Block::Text(words)],
+            blocks: vec![Block::text(text)],
         }))
     }
 

@@ -329,10 +329,7 @@ fn of_block(block: &Block) -> Vec<String> {
 }
 
 fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    })
+    parts.iter().filter_map(Part::text)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
 use longhaul_core::status::Wait;
 
-use crate::state::call::CallState;
+use crate::state::call::{Call, CallState};
 use crate::state::control::{Control, Rest};
 use crate::state::stage::{Concluding, Stage, Thinking};
 
@@ -137,34 +137,17 @@ impl Control {
     /// in the model's order: so no request ever holds a call without its result.
     fn results(&mut self) -> Option<Message> {
         let acting = self.acting()?;
-        if !acting.calls.iter().all(crate::state::call::Call::is_done) {
+        if !acting.calls.iter().all(Call::is_done) {
             return None;
         }
-        let results = acting
-            .calls
-            .iter()
-            .filter_map(crate::state::call::Call::result)
-            .collect();
+        let results = acting.calls.iter().filter_map(Call::result).collect();
         let circles = self.circles.after(&acting.calls);
         // A call beside it failed or was refused: the agent should know before it ends.
-        let is_fine = acting.calls.iter().all(|call| {
-            matches!(
-                call.state,
-                CallState::Done {
-                    is_error: false,
-                    ..
-                }
-            )
-        });
+        let failed = |call: &Call| matches!(call.state, CallState::Done { is_error: true, .. });
+        let is_fine = !acting.calls.iter().any(failed);
         self.stage = match acting.finish.as_ref().filter(|_| is_fine) {
             None => Stage::Thinking(Thinking::default()),
-            Some(output) => Stage::Concluding(Concluding {
-                output: output.clone(),
-                finished: true,
-                agreed: false,
-                gate: None,
-                sleep: None,
-            }),
+            Some(output) => Stage::Concluding(Concluding::new(output.clone(), true)),
         };
         self.circles = circles;
         Some(Message::Results(results))

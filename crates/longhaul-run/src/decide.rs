@@ -8,10 +8,9 @@ mod place;
 mod replied;
 mod tools;
 
-use longhaul_core::change::{Batch, Change, HeadMove};
+use longhaul_core::change::{Batch, Blob, HeadMove};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunAsked, RunPerceived, RunRecovered};
-use longhaul_core::event::tool::{ToolProgress, ToolVerified};
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
@@ -20,7 +19,7 @@ use longhaul_core::policy::gate::SUBMIT_AGAIN;
 use crate::advance::{advance, gates, orphans};
 use crate::decide::place::{out_of_place, release};
 use crate::draft::Draft;
-use crate::input::{Compacted, Input, Moment, Perceived, Replied};
+use crate::input::{Input, Moment, Replied};
 use crate::outside;
 use crate::refusal::Refusal;
 use crate::state::Run;
@@ -44,52 +43,22 @@ pub fn decide(run: &Run, input: Input, moment: Moment) -> Result<Batch, Refusal>
     let mut draft = Draft::new(run, moment);
     match input {
         Input::GoOn => go_on(&mut draft)?,
-        Input::Perceived(seen) => perceived(&mut draft, *seen)?,
+        Input::Perceived(seen, blobs) => perceived(&mut draft, seen, blobs)?,
         Input::Looked(looked) => {
             draft.look = Some(*looked);
             advance(&mut draft)?;
         }
-        Input::Progress {
-            call,
-            percent,
-            message,
-        } => {
-            let progress = ToolProgress {
-                call,
-                message,
-                percent,
-            };
-            tools::progress(&mut draft, progress)?;
-        }
+        Input::Progress(progress) => tools::progress(&mut draft, progress)?,
         Input::Replied(replied) => heard(&mut draft, *replied)?,
         Input::ModelFailed {
             failure,
             cost,
             active,
         } => failed::failed(&mut draft, failure, cost, active)?,
-        Input::Interrupted {
-            text,
-            usage,
-            cost,
-            active,
-        } => {
-            replied::interrupted(
-                &mut draft,
-                replied::CutOff {
-                    text,
-                    usage,
-                    cost,
-                    active,
-                },
-            )?;
-        }
+        Input::Interrupted(cut) => replied::interrupted(&mut draft, cut)?,
         Input::Compacted(compacted) => compact(&mut draft, *compacted)?,
         Input::ToolsDone(done) => tools::done(&mut draft, done)?,
-        Input::Verified {
-            call,
-            finding,
-            blobs,
-        } => tools::verified(&mut draft, ToolVerified { call, finding }, blobs)?,
+        Input::Verified(seen, blobs) => tools::verified(&mut draft, seen, blobs)?,
         Input::Recover => recover(&mut draft)?,
         Input::CrashLoop => missing(&mut draft, &crash_loop(&run.control), &[])?,
         Input::Missing(sentence) => missing(&mut draft, &sentence, &[])?,
@@ -127,48 +96,36 @@ fn recover(draft: &mut Draft<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn perceived(draft: &mut Draft<'_>, seen: Perceived) -> Result<(), Refusal> {
+fn perceived(
+    draft: &mut Draft<'_>,
+    seen: Box<RunPerceived>,
+    blobs: Vec<Blob>,
+) -> Result<(), Refusal> {
     recover(draft)?;
     // A run that was cancelled while somebody looked needs no world any more.
     if draft.control.cancel.is_none() {
-        draft.record(Event::RunPerceived(Box::new(RunPerceived {
-            system: seen.system,
-            tools: seen.tools,
-            opening: seen.opening,
-            model: seen.model,
-            fallbacks: seen.fallbacks,
-            tariff: seen.tariff,
-            compactor: seen.compactor,
-            world: seen.world,
-            context: seen.context,
-            supplied: seen.supplied,
-            circles: seen.circles,
-        })))?;
-        seen.blobs
-            .into_iter()
-            .for_each(|blob| draft.change(Change::PutBlob(blob)));
+        draft.record(Event::RunPerceived(seen))?;
+        draft.keep(blobs);
     }
     advance(draft)
 }
 
-fn compact(draft: &mut Draft<'_>, compacted: Compacted) -> Result<(), Refusal> {
+fn compact(draft: &mut Draft<'_>, compacted: MemoryCompacted) -> Result<(), Refusal> {
     let paid = replied::Paid::of(draft, compacted.usage, compacted.cost)?;
+    let active = compacted.active;
+    if draft.control.cancel.is_some() {
+        return replied::stopped(draft, paid, active);
+    }
     // By the name under which its start was written, and not as it calls itself.
     let asked = replied::asking(draft)?.asks(draft.run.transcript.model());
-    let model = asked.to_owned();
-    if draft.control.cancel.is_some() {
-        return replied::stopped(draft, paid, compacted.active);
-    }
-    let replaced = whole_turns(draft.run, compacted.replaced);
+    let called = compacted.model;
     draft.record(Event::MemoryCompacted(Box::new(MemoryCompacted {
-        replaced,
-        summary: compacted.summary,
-        usage: compacted.usage,
+        replaced: whole_turns(draft.run, compacted.replaced),
         cost: paid.cost,
-        model,
-        active: compacted.active,
+        model: asked.to_owned(),
+        ..compacted
     })))?;
-    paid.settle(draft, compacted.model, compacted.active);
+    paid.settle(draft, called, active);
     advance(draft)
 }
 
@@ -201,9 +158,8 @@ fn missing(draft: &mut Draft<'_>, sentence: &str, tags: &[&str]) -> Result<(), R
 
 /// Why a run whose drivers died is not taken up again, and what helps.
 fn crash_loop(control: &Control) -> String {
-    let calls = control.acting().map_or(&[][..], |acting| &acting.calls);
+    let calls = control.calls().iter();
     let under_way: Vec<&str> = calls
-        .iter()
         .filter(|call| call.starts > 0 && !call.is_done())
         .map(|call| call.appraisal.tool.as_str())
         .collect();
@@ -246,11 +202,7 @@ fn still(draft: &mut Draft<'_>, by: String) -> Result<(), Refusal> {
     if draft.control.is_busy() {
         return Err(out_of_place(draft, "a pause of what a dead worker left"));
     }
-    let asked = RunAsked {
-        by,
-        reason: String::new(),
-        raise: None,
-    };
+    let asked = RunAsked::by(by);
     draft.record(Event::RunPauseRequested(asked.clone()))?;
     draft.record(Event::RunPaused(asked))?;
     draft.head(HeadMove::Pause);

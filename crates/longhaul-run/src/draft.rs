@@ -3,13 +3,13 @@
 //! Never: touches the run. A draft copies the small part and leaves the words.
 
 use longhaul_core::change::{
-    Batch, Change, Due, GateClosing, GateEnd, HeadMove, TimerKind, TimerMove,
+    Batch, Blob, Change, Due, GateClosing, GateEnd, HeadMove, TimerKind, TimerMove,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateClosed, GateRaised};
 use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::gate::GateSpec;
-use longhaul_core::time::Timestamp;
+use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{Looked, Moment};
 use crate::refusal::Refusal;
@@ -71,6 +71,12 @@ impl<'a> Draft<'a> {
         self.batch.changes.push(change);
     }
 
+    /// Keeps contents that a fact names by hash.
+    pub(crate) fn keep(&mut self, blobs: Vec<Blob>) {
+        let blobs = blobs.into_iter().map(Change::PutBlob);
+        self.batch.changes.extend(blobs);
+    }
+
     pub(crate) fn head(&mut self, head: HeadMove) {
         self.change(Change::SetHead(head));
     }
@@ -121,6 +127,14 @@ impl<'a> Draft<'a> {
             how: GateEnd::Withdrawn,
         }));
         Ok(())
+    }
+
+    /// Sets a timer of this name that wakes this run after a while.
+    pub(crate) fn wake_after(&mut self, what: &str, span: Millis) -> TimerId {
+        let now = self.moment.now;
+        let timer = TimerId::derive(self.run.id.bits(), &self.salt(what), now);
+        self.wake_at(timer, now.plus(span));
+        timer
     }
 
     /// Sets a timer that wakes this run at a point that was told it before.

@@ -3,20 +3,18 @@
 //! Never: a result that is produced again. Inputs are decided again when the
 //! journal has moved on; the model and the tools are not asked again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::change::Blob;
-use longhaul_core::event::run::Compactor;
-use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::run::RunPerceived;
+use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
 use longhaul_core::event::turn::{Appraisal, Fit, Seen};
+use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
-use longhaul_core::message::Message;
 use longhaul_core::port::model::Answered;
-use longhaul_core::raw::{Body, RawJson};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Micros, Tariff, Usage};
+use longhaul_core::usage::{Micros, Usage};
 
 use crate::outside::Word;
 
@@ -27,19 +25,13 @@ pub use crate::moment::Moment;
 pub enum Input {
     /// Its driver is there: whatever is due without help from outside.
     GoOn,
-    /// The world was looked at and the prompt made.
-    Perceived(Box<Perceived>),
+    /// The world was looked at and the prompt made, with the contents that prompt, table
+    /// and world name by hash.
+    Perceived(Box<RunPerceived>, Vec<Blob>),
     /// Somebody looked at the world again before a turn.
     Looked(Box<Looked>),
     /// A call says how far it is.
-    Progress {
-        /// Which call.
-        call: CallId,
-        /// In percent, where that is known.
-        percent: Option<u8>,
-        /// In words.
-        message: String,
-    },
+    Progress(ToolProgress),
     /// The model replied.
     Replied(Box<Replied>),
     /// The model did not reply.
@@ -52,29 +44,14 @@ pub enum Input {
         active: Millis,
     },
     /// A person's message cut the model off.
-    Interrupted {
-        /// The words so far.
-        text: Arc<str>,
-        /// What was used.
-        usage: Usage,
-        /// What it cost.
-        cost: Option<Micros>,
-        /// How long it took.
-        active: Millis,
-    },
+    Interrupted(CutOff),
     /// The older part of the conversation was summed up.
-    Compacted(Box<Compacted>),
+    Compacted(Box<MemoryCompacted>),
     /// Calls have ended.
     ToolsDone(Vec<ToolDone>),
-    /// A tool looked whether a call in doubt has happened.
-    Verified {
-        /// Which call.
-        call: CallId,
-        /// What it found.
-        finding: Finding,
-        /// What the finding names by hash: the whole output, and its pictures.
-        blobs: Vec<Blob>,
-    },
+    /// A tool looked whether a call in doubt has happened, with what the finding names
+    /// by hash: the whole output, and its pictures.
+    Verified(ToolVerified, Vec<Blob>),
     /// Its driver takes it up: from here on a death of that driver counts again.
     Recover,
     /// The drivers of the run died at the same place too often.
@@ -102,33 +79,17 @@ pub enum Input {
     Outside(Word),
 }
 
-/// What a look at the world gave.
+/// What the model said until a person's message cut it off.
 #[derive(Debug, Clone)]
-pub struct Perceived {
-    /// The system prompt.
-    pub system: Body,
-    /// The table of tools.
-    pub tools: Body,
-    /// Memory and the first user message.
-    pub opening: Vec<Message>,
-    /// The model that will be asked.
-    pub model: String,
-    /// Those that are asked in its place when it fails for good, in order.
-    pub fallbacks: Vec<String>,
-    /// What the dearest model of the list charges.
-    pub tariff: Tariff,
-    /// Who sums up what no longer fits; none: the run's own model.
-    pub compactor: Option<Compactor>,
-    /// The world as somebody saw it; none: nobody looked.
-    pub world: Option<Body>,
-    /// What whoever looked gives to tools.
-    pub context: BTreeMap<String, RawJson>,
-    /// Those tools of the table that others bring.
-    pub supplied: Vec<String>,
-    /// So many identical calls in a row end the run; none: never.
-    pub circles: Option<u32>,
-    /// Contents that prompt, table and world name by hash.
-    pub blobs: Vec<Blob>,
+pub struct CutOff {
+    /// The words so far.
+    pub text: Arc<str>,
+    /// What was used.
+    pub usage: Usage,
+    /// What it cost.
+    pub cost: Option<Micros>,
+    /// How long it took.
+    pub active: Millis,
 }
 
 /// What a later look at the world gave. Nothing in it: all is as it was.
@@ -150,23 +111,6 @@ pub struct Replied {
     /// Whether the words, or what a `finish` without a problem is given, fit the schema
     /// of the run's result.
     pub fit: Option<Fit>,
-    /// How long it took.
-    pub active: Millis,
-}
-
-/// A summary of the older part of a conversation.
-#[derive(Debug, Clone)]
-pub struct Compacted {
-    /// So many messages from the start are replaced.
-    pub replaced: usize,
-    /// By these.
-    pub summary: Vec<Message>,
-    /// What it used.
-    pub usage: Usage,
-    /// What it cost.
-    pub cost: Option<Micros>,
-    /// The model that did it.
-    pub model: String,
     /// How long it took.
     pub active: Millis,
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::event::Event;
 use longhaul_core::event::turn::Purpose;
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::Message;
@@ -132,19 +133,14 @@ fn todos(run: &Run, calls: &[Call]) -> Vec<Todo> {
         attempt: call.starts,
         work,
     };
-    let due = calls.iter().filter_map(|call| match &call.state {
-        CallState::Started(epoch) if *epoch == run.control.epoch => Some(todo(call, Work::Make)),
-        CallState::Doubtful { look: true, .. } => Some(todo(call, Work::Verify)),
-        CallState::Started(_)
-        | CallState::Doubtful { .. }
-        | CallState::Unjudged
-        | CallState::Waiting
-        | CallState::Gated(_)
-        | CallState::Asked(_)
-        | CallState::Sleeping(_)
-        | CallState::Child(_)
-        | CallState::Settling { .. }
-        | CallState::Done { .. } => None,
+    let due = calls.iter().filter_map(|call| {
+        let is_verified = matches!(call.state, CallState::Doubtful { look: true, .. });
+        let work = match call.runs_under(run.control.epoch) {
+            true => Work::Make,
+            false if is_verified => Work::Verify,
+            false => return None,
+        };
+        Some(todo(call, work))
     });
     due.collect()
 }
@@ -162,17 +158,11 @@ fn due(run: &Run, now: Timestamp) -> Step {
         reason = "only ends and rests have steps of their own"
     )]
     match last {
-        longhaul_core::event::Event::RunWaiting(data) => Step::Park(data.wait.clone()),
-        longhaul_core::event::Event::RunBlocked(data) => Step::Park(Wait::Blocked(data.gate)),
-        longhaul_core::event::Event::RunCompleted(data) => {
-            Step::Finish(Outcome::Completed(data.output.clone()))
-        }
-        longhaul_core::event::Event::RunFailed(data) => {
-            Step::Finish(Outcome::Failed(data.fault.clone()))
-        }
-        longhaul_core::event::Event::RunCancelled(data) => {
-            Step::Finish(Outcome::Cancelled(data.reason.clone()))
-        }
+        Event::RunWaiting(data) => Step::Park(data.wait.clone()),
+        Event::RunBlocked(data) => Step::Park(Wait::Blocked(data.gate)),
+        Event::RunCompleted(data) => Step::Finish(Outcome::Completed(data.output.clone())),
+        Event::RunFailed(data) => Step::Finish(Outcome::Failed(data.fault.clone())),
+        Event::RunCancelled(data) => Step::Finish(Outcome::Cancelled(data.reason.clone())),
         _ => Step::GoOn,
     }
 }

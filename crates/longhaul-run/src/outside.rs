@@ -10,7 +10,7 @@ mod timer;
 use longhaul_core::change::{Batch, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunAsked;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::ToolSurfaced;
 use longhaul_core::event::world::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
@@ -36,27 +36,9 @@ pub enum Word {
         answer: Answer,
     },
     /// A message for the run.
-    Steer {
-        /// Its id.
-        steer: SteerId,
-        /// What it says.
-        text: String,
-        /// When it is to be read.
-        delivery: Delivery,
-        /// Who writes.
-        by: String,
-    },
+    Steer(SteerMessage),
     /// Other words for a message that waits.
-    ChangeSteer {
-        /// Which.
-        steer: SteerId,
-        /// What it says now.
-        text: String,
-        /// When it is to be read now.
-        delivery: Delivery,
-        /// Who changes it.
-        by: String,
-    },
+    ChangeSteer(SteerMessage),
     /// A message is taken back.
     WithdrawSteer {
         /// Which.
@@ -145,28 +127,8 @@ pub fn tell(view: &View, word: Word, moment: Moment) -> Result<Batch, Refusal> {
     }
     match word {
         Word::Answer { gate, answer } => answer::judge(&gate, answer, moment),
-        Word::Steer {
-            steer,
-            text,
-            delivery,
-            by,
-        } => steer::queue(longhaul_core::event::steer::SteerQueued {
-            steer,
-            text,
-            delivery,
-            by,
-        }),
-        Word::ChangeSteer {
-            steer,
-            text,
-            delivery,
-            by,
-        } => steer::change(longhaul_core::event::steer::SteerChanged {
-            steer,
-            text,
-            delivery,
-            by,
-        }),
+        Word::Steer(message) => steer::queue(message),
+        Word::ChangeSteer(message) => steer::change(message),
         Word::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
         Word::Cancel { by, reason } => Ok(cancel(by, reason)),
         Word::Pause { by } => pause(view, by),
@@ -195,10 +157,7 @@ fn is_late(word: &Word) -> bool {
     let Word::Answer { gate, .. } = word else {
         return false;
     };
-    match gate.status {
-        GateStatus::Answered | GateStatus::Expired => true,
-        GateStatus::Open | GateStatus::Withdrawn => false,
-    }
+    matches!(gate.status, GateStatus::Answered | GateStatus::Expired)
 }
 
 fn fact(event: Event) -> Batch {
@@ -220,21 +179,16 @@ fn pause(view: &View, by: String) -> Result<Batch, Refusal> {
     if view.status == Status::Paused {
         return Err(Refusal::Already("paused"));
     }
-    Ok(fact(Event::RunPauseRequested(RunAsked {
-        by,
-        reason: String::new(),
-        raise: None,
-    })))
+    Ok(fact(Event::RunPauseRequested(RunAsked::by(by))))
 }
 
 fn resume(by: String, raise: Option<Raise>) -> Batch {
-    let resumed = Event::RunResumed(RunAsked {
-        by,
-        reason: String::new(),
+    let asked = RunAsked {
         raise,
-    });
+        ..RunAsked::by(by)
+    };
     Batch {
-        events: vec![resumed],
+        events: vec![Event::RunResumed(asked)],
         changes: raise.map(Change::SetCap).into_iter().collect(),
     }
 }

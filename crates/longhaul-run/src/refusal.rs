@@ -25,7 +25,7 @@ pub enum Refusal {
     #[error("call {0} is not under way: its result is recorded, or it was never started")]
     NoSuchCall(CallId),
     /// The gate is closed.
-    #[error("{gate} is {}{}", status_word(*.status), by_whom(.by.as_ref()))]
+    #[error("{gate} is {}{}", .status.as_str(), by_whom(.by.as_ref()))]
     GateClosed {
         /// Which gate.
         gate: GateId,
@@ -83,15 +83,6 @@ pub enum Refusal {
     /// It is so already.
     #[error("the run is {0} already")]
     Already(&'static str),
-}
-
-const fn status_word(status: GateStatus) -> &'static str {
-    match status {
-        GateStatus::Open => "open",
-        GateStatus::Answered => "answered",
-        GateStatus::Expired => "expired",
-        GateStatus::Withdrawn => "withdrawn",
-    }
 }
 
 fn by_whom(by: Option<&(String, Timestamp)>) -> String {

@@ -193,14 +193,10 @@ impl Run {
 
     /// How it ended, if it has.
     pub const fn outcome(&self) -> Option<&Outcome> {
-        match &self.control.stage {
-            Stage::Ended(outcome) => Some(outcome),
-            Stage::New
-            | Stage::Thinking(_)
-            | Stage::Asking(_)
-            | Stage::Acting(_)
-            | Stage::Concluding(_) => None,
+        if let Stage::Ended(outcome) = &self.control.stage {
+            return Some(outcome);
         }
+        None
     }
 
     /// What is being done, without the words.

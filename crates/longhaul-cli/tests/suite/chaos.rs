@@ -104,10 +104,10 @@ fn rows(house: &House) -> Vec<(RunId, Status)> {
         limit: 100_000,
         ..RowsAsk::default()
     };
-    let listed = wait_on(house.longhaul.list(ask)).unwrap();
+    let listed = wait_on(house.longhaul.brief(ask)).unwrap();
     listed
         .into_iter()
-        .map(|listed| (listed.row.id, listed.row.status))
+        .map(|listed| (listed.id, listed.status))
         .collect()
 }
 

@@ -114,6 +114,17 @@ pub struct RunAsked {
     pub raise: Option<Raise>,
 }
 
+impl RunAsked {
+    /// Asked by this person, without a reason.
+    pub fn by(who: impl Into<String>) -> Self {
+        Self {
+            by: who.into(),
+            reason: String::new(),
+            raise: None,
+        }
+    }
+}
+
 /// The agent can't go on, or a part is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBlocked {

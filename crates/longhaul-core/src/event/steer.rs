@@ -21,9 +21,9 @@ pub enum Delivery {
     FollowUp,
 }
 
-/// A message was taken in.
+/// A message as it was taken in, or as it was changed before it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SteerQueued {
+pub struct SteerMessage {
     /// Which.
     pub steer: SteerId,
     /// What it says.
@@ -31,21 +31,7 @@ pub struct SteerQueued {
     /// When it is to be read.
     #[serde(default)]
     pub delivery: Delivery,
-    /// Who wrote it.
-    pub by: String,
-}
-
-/// It was changed before it was read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SteerChanged {
-    /// Which.
-    pub steer: SteerId,
-    /// What it says now.
-    pub text: String,
-    /// When it is to be read now.
-    #[serde(default)]
-    pub delivery: Delivery,
-    /// Who changed it.
+    /// Who wrote or changed it.
     pub by: String,
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, GateId, RunId};
 use crate::policy::effect::InDoubt;
 use crate::raw::{Hash, RawJson};
+use crate::spelling::word_enum;
 use crate::time::{Millis, Timestamp};
 
 /// The deadline of a gate when its rule names none.
@@ -274,18 +275,18 @@ pub enum Scope {
     Run,
 }
 
-/// How a gate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateStatus {
-    /// Somebody may answer.
-    Open,
-    /// Somebody has.
-    Answered,
-    /// Nobody did in time.
-    Expired,
-    /// It is no longer asked.
-    Withdrawn,
+word_enum! {
+    /// How a gate stands.
+    pub enum GateStatus {
+        /// Somebody may answer.
+        Open = "open",
+        /// Somebody has.
+        Answered = "answered",
+        /// Nobody did in time.
+        Expired = "expired",
+        /// It is no longer asked.
+        Withdrawn = "withdrawn",
+    }
 }
 
 /// A gate as the store keeps it.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::id::RunId;
@@ -47,6 +48,13 @@ pub struct Ask {
     pub max_tokens: u64,
 }
 
+impl Ask {
+    /// The bytes of its conversation, about.
+    pub fn bytes(&self) -> u64 {
+        self.messages.iter().map(|message| message.bytes()).sum()
+    }
+}
+
 /// What a question may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quote {
@@ -56,8 +64,23 @@ pub struct Quote {
     pub tariff: Tariff,
 }
 
+impl Quote {
+    /// The quote of a model that charges this for the question.
+    pub fn new(tariff: Tariff, ask: &Ask) -> Self {
+        let fixed = ask.system.size().saturating_add(ask.tools.size());
+        let tariff = Tariff {
+            fixed_tokens: fixed.div_ceil(tariff.bytes_per_token.max(1)),
+            ..tariff
+        };
+        Self {
+            hold: tariff.hold(ask.bytes(), ask.max_tokens),
+            tariff,
+        }
+    }
+}
+
 /// A whole reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// What was said.
     pub reply: Arc<Reply>,
@@ -66,6 +89,7 @@ pub struct Answered {
     /// What was used.
     pub usage: Usage,
     /// What it cost; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Micros>,
     /// The model, as it calls itself.
     pub model: String,

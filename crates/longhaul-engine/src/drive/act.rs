@@ -9,7 +9,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use longhaul_core::change::Blob;
-use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::tool::{Finding, ToolOutput, ToolVerified};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
@@ -104,11 +104,9 @@ async fn begin(desk: &mut Desk, todos: Vec<Todo>) -> bool {
 /// Waits until calls have ended, or should be cut off. None: let go.
 async fn gather(desk: &mut Desk) -> Result<Option<Vec<Ended>>, Error> {
     let mut ears = Ears {
-        ledger: &mut desk.ledger,
-        lease: &desk.lease,
-        stop: &desk.stop,
         hears_messages: true,
         gauge: Some((&desk.gauge, &*desk.ports.clock)),
+        ..Ears::new(&mut desk.ledger, &desk.lease, &desk.stop)
     };
     let hands = &mut desk.hands;
     let first = ears.attend(pin!(hands.next())).await?;
@@ -211,18 +209,10 @@ async fn verify(desk: &mut Desk, todo: &Todo) -> Result<Option<Input>, Error> {
         return Ok(None);
     }
     let looking = pin!(look(desk, todo));
-    let mut ears = Ears {
-        ledger: &mut desk.ledger,
-        lease: &desk.lease,
-        stop: &desk.stop,
-        hears_messages: false,
-        gauge: None,
-    };
+    let mut ears = Ears::new(&mut desk.ledger, &desk.lease, &desk.stop);
     Ok(match ears.attend(looking).await? {
         First::Done(seen) => Some(found(todo.call, seen, &*desk.ports.redact)),
-        First::Cut(Cut::Cancelled | Cut::Interrupted) => Some(Input::GoOn),
-        First::Cut(Cut::Stopping) => Some(Input::Release),
-        First::Cut(Cut::Lost) => None,
+        First::Cut(cut) => cut.after_look(),
     })
 }
 
@@ -238,11 +228,7 @@ fn found(call: CallId, (finding, pictures): Seen, redact: &dyn Redact) -> Input 
         }
         Finding::NotHappened | Finding::Unknown => (finding, Vec::new()),
     };
-    Input::Verified {
-        call,
-        finding,
-        blobs,
-    }
+    Input::Verified(ToolVerified { call, finding }, blobs)
 }
 
 /// The look itself; it borrows nothing of the desk.

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 
 use longhaul_core::time::Clock;
+use longhaul_run::Input;
 
 use crate::drive::gauge::{Gauge, Spoken};
 use crate::error::Error;
@@ -77,7 +78,29 @@ async fn beside<T, U>(
     other.await
 }
 
-impl Ears<'_> {
+impl Cut {
+    /// What the run is told where a look was cut off; `None`: nothing is.
+    pub(super) const fn after_look(self) -> Option<Input> {
+        match self {
+            Self::Cancelled | Self::Interrupted => Some(Input::GoOn),
+            Self::Stopping => Some(Input::Release),
+            Self::Lost => None,
+        }
+    }
+}
+
+impl<'a> Ears<'a> {
+    /// Hears of cancels and stops, and of no message.
+    pub(super) const fn new(ledger: &'a mut Ledger, lease: &'a Lease, stop: &'a Stop) -> Self {
+        Self {
+            ledger,
+            lease,
+            stop,
+            hears_messages: false,
+            gauge: None,
+        }
+    }
+
     /// Waits for work or for a reason to cut it off.
     pub(super) async fn attend<T>(
         &mut self,

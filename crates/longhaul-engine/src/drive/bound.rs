@@ -43,10 +43,7 @@ pub(super) fn bound(
 }
 
 fn shortened(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
-    let texts = output.content.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    });
+    let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     if bytes <= SHOWN_BYTES_MAX || output.full.is_some() {
@@ -55,8 +52,8 @@ fn shortened(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let whole = texts.join("\n");
     let (kept, lost) = kept(&whole);
     let blob = Blob::new(kept.as_bytes());
-    let head = &whole[..floor(&whole, HEAD_BYTES)];
-    let tail = &whole[floor(&whole, whole.len() - TAIL_BYTES)..];
+    let head = &whole[..whole.floor_char_boundary(HEAD_BYTES)];
+    let tail = &whole[whole.floor_char_boundary(whole.len() - TAIL_BYTES)..];
     let left_out = kept.len() - head.len() - tail.len();
     let shown = format!(
         "{head}\n\n[longhaul] {left_out} of {} bytes that are kept are left out here.{lost} To \
@@ -80,8 +77,8 @@ fn kept(whole: &str) -> (Cow<'_, str>, String) {
         return (Cow::Borrowed(whole), String::new());
     }
     let half = KEPT_BYTES_MAX / 2;
-    let first = &whole[..floor(whole, half)];
-    let last = &whole[floor(whole, whole.len() - half)..];
+    let first = &whole[..whole.floor_char_boundary(half)];
+    let last = &whole[whole.floor_char_boundary(whole.len() - half)..];
     let lost = whole.len() - first.len() - last.len();
     let kept = format!("{first}\n\n[longhaul] {lost} bytes are lost here.\n\n{last}");
     let words = format!(
@@ -92,14 +89,6 @@ fn kept(whole: &str) -> (Cow<'_, str>, String) {
         last.len()
     );
     (Cow::Owned(kept), words)
-}
-
-/// The last border between letters at or before `at`.
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len()))
-        .rev()
-        .find(|place| text.is_char_boundary(*place))
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

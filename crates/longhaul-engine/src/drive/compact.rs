@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use longhaul_core::event::turn::Purpose;
+use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Answered, Ask};
 use longhaul_core::time::Millis;
 use longhaul_run::Input;
-use longhaul_run::input::Compacted;
 
 use crate::drive::desk::Desk;
 use crate::drive::think::ask_model;
@@ -51,7 +51,7 @@ fn made(
         | StopReason::Other(_) => summary(cut, &answered.reply.text()),
     };
     match made {
-        Ok(summary) => Input::Compacted(Box::new(Compacted {
+        Ok(summary) => Input::Compacted(Box::new(MemoryCompacted {
             replaced,
             summary: vec![summary],
             usage: answered.usage,

@@ -108,13 +108,7 @@ impl Desk {
                 () = charge.stop.draining() => First::Cut(Cut::Stopping),
             }
         });
-        let mut ears = Ears {
-            ledger: &mut self.ledger,
-            lease: &self.lease,
-            stop: &self.stop,
-            hears_messages: false,
-            gauge: None,
-        };
+        let mut ears = Ears::new(&mut self.ledger, &self.lease, &self.stop);
         match ears.attend(waiting).await? {
             First::Done(First::Done(trial)) => self.trial = trial,
             First::Cut(Cut::Cancelled | Cut::Interrupted) => {}
@@ -189,13 +183,7 @@ impl Desk {
                 () = ports.clock.sleep(BRING_TIMEOUT) => First::Done(Err(late(agent, names))),
             }
         });
-        let mut ears = Ears {
-            ledger: &mut self.ledger,
-            lease: &self.lease,
-            stop,
-            hears_messages: false,
-            gauge: None,
-        };
+        let mut ears = Ears::new(&mut self.ledger, &self.lease, stop);
         Ok(match ears.attend(bringing).await? {
             First::Done(brought) => brought,
             First::Cut(cut) => First::Cut(cut),

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_core::event::tool::ToolProgress;
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::Progress;
@@ -180,11 +181,11 @@ impl State {
         heard.count = heard.count.saturating_add(1);
         heard.told = Some(nanos);
         self.told = Some(nanos);
-        Due::Now(Input::Progress {
+        Due::Now(Input::Progress(ToolProgress {
             call: heard.call,
             percent: word.percent,
             message: word.message,
-        })
+        }))
     }
 }
 
@@ -240,11 +241,11 @@ impl Progress for Reporter {
                 _ => return,
             };
             heard.lasted += 1;
-            state.lasting.push_back(Input::Progress {
+            state.lasting.push_back(Input::Progress(ToolProgress {
                 call: self.call,
                 percent: None,
                 message,
-            });
+            }));
         });
         self.gauge.0.urgent.notify_one();
     }
@@ -274,7 +275,7 @@ mod tests {
         // Its neighbour is heard at once.
         gauge.reporter(calls[1], &redact).report(None, "begun");
         let due = gauge.with(|state| state.take(3_600 * SECOND));
-        assert!(matches!(due, Due::Now(Input::Progress { call, .. }) if call == calls[1]));
+        assert!(matches!(due, Due::Now(Input::Progress(ref word)) if word.call == calls[1]));
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
         drop(open);
         reporter.record("too late");
         let words = gauge.lasting().into_iter().filter_map(|word| {
-            let Input::Progress { message, .. } = word else {
+            let Input::Progress(ToolProgress { message, .. }) = word else {
                 return None;
             };
             Some(message)

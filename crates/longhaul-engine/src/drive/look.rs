@@ -15,7 +15,7 @@ use longhaul_run::Input;
 use longhaul_run::input::Looked;
 
 use crate::clean::Cleaner;
-use crate::drive::attend::{Cut, Ears, First};
+use crate::drive::attend::{Ears, First};
 use crate::drive::desk::Desk;
 use crate::error::Error;
 use crate::events;
@@ -59,7 +59,7 @@ pub(super) async fn look(desk: &mut Desk) -> Result<Option<Input>, Error> {
     };
     let made = perceive(&desk.ports, capsule, desk.ledger.run(), seen).await?;
     Ok(Some(match made {
-        Ok(made) => Input::Perceived(Box::new(made)),
+        Ok((seen, blobs)) => Input::Perceived(Box::new(seen), blobs),
         Err(lack) => lack.told(),
     }))
 }
@@ -108,13 +108,7 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
         return Ok(Glanced::Else(None));
     }
     let looking = pin!(try_to_look(&*eye, &glance, &*desk.ports.clock));
-    let mut ears = Ears {
-        ledger: &mut desk.ledger,
-        lease: &desk.lease,
-        stop: &desk.stop,
-        hears_messages: false,
-        gauge: None,
-    };
+    let mut ears = Ears::new(&mut desk.ledger, &desk.lease, &desk.stop);
     Ok(match ears.attend(looking).await? {
         First::Done(Ok(seen)) => Glanced::Saw(Cleaner(&*desk.ports.redact).seen(seen)),
         First::Done(Err(why)) => Glanced::Else(Some(Input::Missing(format!(
@@ -122,9 +116,7 @@ async fn glance(desk: &mut Desk) -> Result<Glanced, Error> {
              answer here: it is asked again.",
             agent.name
         )))),
-        First::Cut(Cut::Cancelled | Cut::Interrupted) => Glanced::Else(Some(Input::GoOn)),
-        First::Cut(Cut::Stopping) => Glanced::Else(Some(Input::Release)),
-        First::Cut(Cut::Lost) => Glanced::Else(None),
+        First::Cut(cut) => Glanced::Else(cut.after_look()),
     })
 }
 

@@ -10,8 +10,8 @@ use longhaul_core::event::turn::{Appraisal, Fit, Purpose};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Answered, Ask, Model};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Micros, Tariff, Usage};
-use longhaul_run::input::Replied;
+use longhaul_core::usage::Micros;
+use longhaul_run::input::{CutOff, Replied};
 use longhaul_run::{Input, Run};
 use std::sync::Arc;
 
@@ -30,11 +30,7 @@ pub(super) enum Heard {
     /// None, why, and what it cost all the same.
     Failed(Failure, Option<Micros>),
     /// A message cut in after these words.
-    CutOff {
-        text: Arc<str>,
-        usage: Usage,
-        cost: Option<Micros>,
-    },
+    CutOff(CutOff),
     /// The run is not ours any more.
     Gone,
 }
@@ -48,11 +44,10 @@ impl Heard {
                 Self::Reply(cleaner.answered(answered), held)
             }
             Self::Failed(failure, cost) => Self::Failed(cleaner.failure(failure), cost),
-            Self::CutOff { text, usage, cost } => Self::CutOff {
-                text: cleaner.words(&text),
-                usage,
-                cost,
-            },
+            Self::CutOff(cut) => Self::CutOff(CutOff {
+                text: cleaner.words(&cut.text),
+                ..cut
+            }),
             Self::Gone => Self::Gone,
         }
     }
@@ -71,12 +66,7 @@ impl Heard {
                 cost,
                 active,
             }),
-            Self::CutOff { text, usage, cost } => Some(Input::Interrupted {
-                text,
-                usage,
-                cost,
-                active,
-            }),
+            Self::CutOff(cut) => Some(Input::Interrupted(CutOff { active, ..cut })),
         }
     }
 }
@@ -89,7 +79,7 @@ pub(super) async fn think(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Er
             checked(capsule, desk.ledger.run(), (answered, held)).await
         }
         (Heard::Reply(..), None) => return Ok(None),
-        (Heard::Failed(..) | Heard::CutOff { .. } | Heard::Gone, _) => (Vec::new(), None),
+        (Heard::Failed(..) | Heard::CutOff(_) | Heard::Gone, _) => (Vec::new(), None),
     };
     Ok(heard.told(active, |answered, _| {
         Some(Input::Replied(Box::new(Replied {
@@ -153,11 +143,8 @@ async fn put(desk: &mut Desk, ask: Ask, purpose: Purpose) -> Result<Heard, Error
     let question = AssertUnwindSafe(found.model.reply(&ask, &ear)).catch_unwind();
     let question = pin!(question);
     let mut ears = Ears {
-        ledger: &mut desk.ledger,
-        lease: &desk.lease,
-        stop: &desk.stop,
         hears_messages: true,
-        gauge: None,
+        ..Ears::new(&mut desk.ledger, &desk.lease, &desk.stop)
     };
     Ok(match ears.attend(question).await? {
         First::Done(Ok(Ok(answered))) => Heard::Reply(answered, Vec::new()),
@@ -211,20 +198,12 @@ fn cost(model: &dyn Model, ask: &Ask, failure: &Failure) -> Option<Micros> {
 
 /// What was said and used until a message cut in, as far as one can guess.
 fn cut_off(model: &dyn Model, ask: &Ask, text: Arc<str>) -> Heard {
-    let Tariff {
-        price,
-        bytes_per_token,
-        fixed_tokens,
-        ..
-    } = model.quote(ask).tariff;
-    let tokens = |bytes: u64| bytes.div_ceil(bytes_per_token.max(1));
-    let asked: u64 = ask.messages.iter().map(|message| message.bytes()).sum();
-    let usage = Usage {
-        input_tokens: fixed_tokens.saturating_add(tokens(asked)),
-        output_tokens: tokens(text.len() as u64),
-        estimated: true,
-        ..Usage::default()
-    };
-    let cost = price.map(|price| price.of(usage));
-    Heard::CutOff { text, usage, cost }
+    let tariff = model.quote(ask).tariff;
+    let usage = tariff.estimate(ask.bytes(), text.len() as u64);
+    Heard::CutOff(CutOff {
+        text,
+        usage,
+        cost: tariff.price.map(|price| price.of(usage)),
+        active: Millis::ZERO,
+    })
 }

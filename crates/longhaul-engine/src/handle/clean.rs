@@ -133,9 +133,9 @@ impl Longhaul {
     pub(super) fn clean_word(&self, mut word: Word) -> Word {
         let clean = |text: &mut String| *text = self.clean(std::mem::take(text));
         match &mut word {
-            Word::Steer { text, by, .. } | Word::ChangeSteer { text, by, .. } => {
-                clean(text);
-                clean(by);
+            Word::Steer(message) | Word::ChangeSteer(message) => {
+                clean(&mut message.text);
+                clean(&mut message.by);
             }
             Word::Cancel { by, reason } => {
                 clean(by);

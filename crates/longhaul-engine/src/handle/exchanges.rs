@@ -8,7 +8,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::Failure;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::message::{Block, Reply, StopReason, Words};
+use longhaul_core::message::{Reply, StopReason};
 use longhaul_core::port::model::{Answered, Ask};
 use longhaul_run::Run;
 use longhaul_run::next::{Step, next};
@@ -108,15 +108,8 @@ fn came(event: &Event) -> Option<Came> {
 }
 
 fn summed_up(compacted: &MemoryCompacted) -> Answered {
-    let words = Words {
-        text: summary::told(&compacted.summary).into(),
-        extra: None,
-    };
     Answered {
-        reply: Arc::new(Reply {
-            dialect: "longhaul".to_owned(),
-            blocks: vec![Block::Text(words)],
-        }),
+        reply: Arc::new(Reply::own(summary::told(&compacted.summary))),
         stop: StopReason::EndTurn,
         usage: compacted.usage,
         cost: compacted.cost,

@@ -12,7 +12,7 @@ use longhaul_core::port::store::{GatesAsk, ReadAsk, RowsAsk, RunRow, Standing};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
-use longhaul_run::say::{Said, say};
+use longhaul_run::say::say;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -25,19 +25,10 @@ use longhaul_api::why::WhyView;
 /// So many open gates are looked at for a list.
 const GATES_MAX: usize = 1_000;
 
-/// A run as a list shows it.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// Its row.
-    pub row: RunRow,
-    /// What is going on, in a few words.
-    pub now: String,
-}
-
 impl Longhaul {
     /// One run, whole.
     pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
-        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        let row = self.row(run).await?;
         let (folded, now) = fold_outline(&self.ports, run).await?;
         Ok(run_view(&row, &folded, now))
     }
@@ -49,11 +40,23 @@ impl Longhaul {
 
     /// Runs, newest first, as briefly as lists show them.
     pub async fn brief(&self, ask: RowsAsk) -> Result<Vec<BriefView>, Error> {
-        let listed = self.list(ask).await?;
-        let brief = listed.into_iter();
-        Ok(brief
-            .map(|listed| BriefView::new(&listed.row, listed.now))
-            .collect())
+        let rows = self.ports.store.rows(ask).await?;
+        let waits = rows
+            .iter()
+            .any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
+        let mut asks: BTreeMap<RunId, GateRow> = BTreeMap::new();
+        if waits {
+            let ask = GatesAsk {
+                status: Some(GateStatus::Open),
+                limit: GATES_MAX,
+                ..GatesAsk::default()
+            };
+            let open = self.ports.store.gates(ask).await?;
+            // Newest first, so that the oldest of a run is what it waits for.
+            asks.extend(open.into_iter().map(|gate| (gate.run, gate)));
+        }
+        let brief = |row: &RunRow| BriefView::new(row, now(row, asks.get(&row.id)));
+        Ok(rows.iter().map(brief).collect())
     }
 
     /// The lanes with anybody in them, by name.
@@ -99,27 +102,18 @@ impl Longhaul {
 
     /// Why a run stands as it does, as answers show it.
     pub async fn why_view(&self, run: RunId) -> Result<WhyView, Error> {
-        let said = self.why(run).await?;
+        let (folded, _) = fold_outline(&self.ports, run).await?;
+        let said = say(&folded);
         let row = self.row(run).await?;
+        // What the journal can't know stands in its row: a lane, a batch, a start.
+        let sentence = queued(&row).unwrap_or(said.sentence);
         Ok(WhyView {
             run,
             status: row.status,
             reason: row.reason,
-            sentence: said.sentence,
+            sentence,
             command: said.command,
         })
-    }
-
-    /// Why a run stands as it does, and what helps.
-    pub async fn why(&self, run: RunId) -> Result<Said, Error> {
-        let (folded, _) = fold_outline(&self.ports, run).await?;
-        let mut said = say(&folded);
-        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
-        // What the journal can't know stands in its row: a lane, a batch, a start.
-        if let (Status::Pending | Status::Waiting, Some(words)) = (row.status, queued(&row)) {
-            said.sentence = words;
-        }
-        Ok(said)
     }
 
     /// A part of a run's journal.
@@ -129,30 +123,6 @@ impl Longhaul {
             return Err(Error::NoRun(run));
         }
         Ok(page.entries)
-    }
-
-    /// Runs, newest first.
-    pub async fn list(&self, ask: RowsAsk) -> Result<Vec<Listed>, Error> {
-        let rows = self.ports.store.rows(ask).await?;
-        let waits = rows
-            .iter()
-            .any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
-        let mut asks: BTreeMap<RunId, GateRow> = BTreeMap::new();
-        if waits {
-            let ask = GatesAsk {
-                status: Some(GateStatus::Open),
-                limit: GATES_MAX,
-                ..GatesAsk::default()
-            };
-            let open = self.ports.store.gates(ask).await?;
-            // Newest first, so that the oldest of a run is what it waits for.
-            asks.extend(open.into_iter().map(|gate| (gate.run, gate)));
-        }
-        let listed = rows.into_iter().map(|row| Listed {
-            now: now(&row, asks.get(&row.id)),
-            row,
-        });
-        Ok(listed.collect())
     }
 
     /// The store's time.

@@ -2,10 +2,8 @@
 //!
 //! Never: a run's. What a run says is added when it ends, by its own append.
 
-use std::sync::Arc;
-
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
-use longhaul_core::message::{Block, Message, Reply, Words};
+use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, Noted};
 
 use crate::error::Error;
@@ -33,13 +31,7 @@ impl Said {
     fn message(self) -> Message {
         match self {
             Self::User(text) => Message::user(text),
-            Self::Assistant(text) => Message::Assistant(Arc::new(Reply {
-                dialect: "longhaul".to_owned(),
-                blocks: vec![Block::Text(Words {
-                    text: text.into(),
-                    extra: None,
-                })],
-            })),
+            Self::Assistant(text) => Message::assistant(text),
         }
     }
 }

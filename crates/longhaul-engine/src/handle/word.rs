@@ -3,7 +3,7 @@
 //! Never: names a place in the journal, or folds one.
 
 use longhaul_core::change::Batch;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::{Delivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::port::store::{Append, Appended, Author, Refused};
@@ -13,19 +13,6 @@ use longhaul_run::{Moment, Refusal};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-
-/// A message to a run, under its id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewSteer {
-    /// Its id.
-    pub steer: SteerId,
-    /// What it says.
-    pub text: String,
-    /// When it is to be read.
-    pub delivery: Delivery,
-    /// Who writes.
-    pub by: String,
-}
 
 impl Longhaul {
     /// Writes a message to a run; its id is the receipt.
@@ -37,43 +24,32 @@ impl Longhaul {
         by: &str,
     ) -> Result<SteerId, Error> {
         let steer = SteerId::from_bits(self.ports.mint.bits());
-        let word = Word::Steer {
+        let message = SteerMessage {
             steer,
             text: text.into(),
             delivery,
             by: by.to_owned(),
         };
-        self.say(run, word).await?;
+        self.say(run, Word::Steer(message)).await?;
         Ok(steer)
     }
 
     /// Writes a message under an id that the caller has made up, once however
     /// often it is sent.
-    pub async fn steer_once(&self, run: RunId, message: NewSteer) -> Result<SteerId, Error> {
+    pub async fn steer_once(&self, run: RunId, message: SteerMessage) -> Result<SteerId, Error> {
         let steer = message.steer;
         let sent = self.ports.shelves.steers(run).await?;
         if sent.iter().all(|row| row.steer != steer) {
-            let word = Word::Steer {
-                steer,
-                text: message.text,
-                delivery: message.delivery,
-                by: message.by,
-            };
-            self.say(run, word).await?;
+            self.say(run, Word::Steer(message)).await?;
         }
         Ok(steer)
     }
 
     /// Puts other words in the place of a message that was not read yet.
-    pub async fn change_steer(&self, run: RunId, message: NewSteer) -> Result<(), Error> {
-        let word = Word::ChangeSteer {
-            steer: message.steer,
-            text: message.text,
-            delivery: message.delivery,
-            by: message.by,
-        };
-        let said = self.say(run, word).await;
-        self.if_there_is(run, message.steer, said).await
+    pub async fn change_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
+        let steer = message.steer;
+        let said = self.say(run, Word::ChangeSteer(message)).await;
+        self.if_there_is(run, steer, said).await
     }
 
     /// Takes a message back that was not read yet.
@@ -113,24 +89,18 @@ impl Longhaul {
     /// Says a word to a run; where it stands in the journal.
     pub(crate) async fn say(&self, run: RunId, word: Word) -> Result<Seq, Error> {
         let word = self.clean_word(word);
-        let row = self.ports.store.row(run).await?.ok_or(Error::NoRun(run))?;
+        let row = self.row(run).await?;
         let now = self.ports.shelves.now().await?;
         let view = View {
             run,
             status: row.status,
         };
-        let steer = match &word {
-            Word::ChangeSteer { steer, .. } | Word::WithdrawSteer { steer, .. } => Some(*steer),
-            Word::Answer { .. }
-            | Word::Steer { .. }
-            | Word::Cancel { .. }
-            | Word::Pause { .. }
-            | Word::Resume { .. }
-            | Word::RaiseBudget { .. }
-            | Word::RevokeRule { .. }
-            | Word::Timer(_)
-            | Word::ChildEnded { .. }
-            | Word::Surface(_) => None,
+        let steer = if let Word::ChangeSteer(SteerMessage { steer, .. })
+        | Word::WithdrawSteer { steer, .. } = &word
+        {
+            Some(*steer)
+        } else {
+            None
         };
         let batch = tell(&view, word, Moment::at(now))?;
         let told = self.append(run, batch).await?;

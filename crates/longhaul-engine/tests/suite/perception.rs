@@ -287,7 +287,7 @@ async fn a_failure_that_lasts_is_not_tried_again() {
     let gate = house.gate(run).await;
     assert!(gate.spec.ask.contains("no map"), "{}", gate.spec.ask);
     assert_eq!(witness.glances().len(), 1);
-    let why = house.longhaul.why(run).await.unwrap();
+    let why = house.longhaul.why_view(run).await.unwrap();
     assert_eq!(
         why.command,
         format!("longhaul answer {} TEXT", gate.spec.id)

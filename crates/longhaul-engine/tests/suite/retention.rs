@@ -17,7 +17,7 @@ async fn is_left(house: &House) -> bool {
         limit: 2,
         ..RowsAsk::default()
     };
-    house.longhaul.list(ask).await.unwrap().len() > 1
+    house.longhaul.brief(ask).await.unwrap().len() > 1
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery::AfterBatch;
+use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
 use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
 use longhaul_core::note::NewNote;
@@ -14,7 +15,7 @@ use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Verd
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
-use longhaul_engine::handle::{NewSteer, Said};
+use longhaul_engine::handle::Said;
 use serde_json::json;
 
 use crate::suite::house::model::Line;
@@ -233,7 +234,7 @@ async fn what_is_written_to_a_run_has_none() {
     let by = &format!("cli:{SECRET}");
     let longhaul = &house.longhaul;
     longhaul.steer(run, SECRET, AfterBatch, by).await.unwrap();
-    let message = |bits, text: &str| NewSteer {
+    let message = |bits, text: &str| SteerMessage {
         steer: SteerId::from_bits(bits),
         text: text.to_owned(),
         delivery: AfterBatch,

@@ -13,7 +13,7 @@ async fn rows(house: &House) -> usize {
         limit: 100,
         ..RowsAsk::default()
     };
-    house.longhaul.list(ask).await.unwrap().len()
+    house.longhaul.brief(ask).await.unwrap().len()
 }
 
 fn keyed(input: &str, key: &str) -> Task {

@@ -40,12 +40,12 @@ async fn never_more_runs_at_once_than_a_worker_has_permits() {
     }
     house.hire(|options| options.concurrency = 3);
     door.reached(3).await;
-    let rows = house.longhaul.list(RowsAsk {
+    let rows = house.longhaul.ports().store.rows(RowsAsk {
         limit: 100,
         ..RowsAsk::default()
     });
     let rows = rows.await.unwrap();
-    let driven = rows.iter().filter(|listed| listed.row.worker.is_some());
+    let driven = rows.iter().filter(|row| row.worker.is_some());
     assert_eq!((driven.count(), door.came()), (3, 3));
     door.open();
     for run in runs {
@@ -175,7 +175,7 @@ async fn the_runs_of_a_lane_go_one_after_another() {
         house.longhaul.submit(task)
     };
     let runs = [submit(0).await, submit(1).await, submit(2).await].map(Result::unwrap);
-    let why = house.longhaul.why(runs[1]).await.unwrap();
+    let why = house.longhaul.why_view(runs[1]).await.unwrap();
     assert!(
         why.sentence.contains("the lane `repo:a`"),
         "{}",
@@ -363,6 +363,6 @@ async fn a_prompt_that_can_not_be_made_blocks() {
     );
     // The run keeps its agent, so no answer helps.
     assert!(sentence.contains("cancel this run"), "{sentence}");
-    let why = house.longhaul.why(run).await.unwrap();
+    let why = house.longhaul.why_view(run).await.unwrap();
     assert_eq!(why.command, format!("longhaul cancel {run}"));
 }

@@ -50,17 +50,15 @@ pub(super) fn act(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
         return Ok(gone);
     }
     start_ready(draft)?;
-    let Some(acting) = draft.control.acting() else {
+    if draft.control.acting().is_none() {
         return Ok(Go::On);
+    }
+    let has = |wanted: fn(&CallState) -> bool| {
+        let mut calls = draft.control.calls().iter();
+        calls.any(|call| wanted(&call.state))
     };
-    let settling = acting
-        .calls
-        .iter()
-        .any(|call| matches!(call.state, CallState::Settling { .. }));
-    let looking = acting
-        .calls
-        .iter()
-        .any(|call| matches!(call.state, CallState::Doubtful { look: true, .. }));
+    let settling = has(|state| matches!(state, CallState::Settling { .. }));
+    let looking = has(|state| matches!(state, CallState::Doubtful { look: true, .. }));
     match (settling, draft.control.is_busy() || looking) {
         (true, _) => Ok(Go::On),
         (false, true) => Ok(Go::Stop),
@@ -70,15 +68,8 @@ pub(super) fn act(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
 
 /// The calls that `wanted` picks, as they stand now.
 fn calls(draft: &Draft<'_>, wanted: impl Fn(&Call) -> bool) -> Vec<Call> {
-    let acting = draft.control.acting();
-    acting.map_or_else(Vec::new, |acting| {
-        acting
-            .calls
-            .iter()
-            .filter(|call| wanted(call))
-            .cloned()
-            .collect()
-    })
+    let calls = draft.control.calls().iter();
+    calls.filter(|call| wanted(call)).cloned().collect()
 }
 
 /// What the last turn calls would be done for nobody, unless it ends the run as well.
@@ -242,31 +233,17 @@ fn start_ready(draft: &mut Draft<'_>) -> Result<(), Refusal> {
 }
 
 fn next_ready(control: &Control) -> Option<(CallId, u32)> {
-    let acting = control.acting()?;
-    let running = acting
-        .calls
-        .iter()
-        .filter(|call| call.runs_under(control.epoch))
-        .count();
-    if running >= PARALLEL_MAX {
+    let calls = control.calls();
+    let running = calls.iter().filter(|call| call.runs_under(control.epoch));
+    if running.count() >= PARALLEL_MAX {
         return None;
     }
-    let ready = acting.calls.iter().enumerate().find(|(place, call)| {
-        let may_begin = match call.state {
-            // The rules were asked before: what is left without a gate is allowed.
-            CallState::Unjudged | CallState::Waiting => true,
-            CallState::Started(epoch) => epoch < control.epoch && call.appraisal.class.may_repeat(),
-            CallState::Gated(_)
-            | CallState::Doubtful { .. }
-            | CallState::Asked(_)
-            | CallState::Sleeping(_)
-            | CallState::Child(_)
-            | CallState::Settling { .. }
-            | CallState::Done { .. } => false,
-        };
-        may_begin && nothing_before(&acting.calls[..*place], call)
+    // The rules were asked before: what is left without a gate is allowed.
+    let mut places = calls.iter().enumerate();
+    let (_, ready) = places.find(|(place, call)| {
+        call.may_begin(control.epoch) && nothing_before(&calls[..*place], call)
     })?;
-    Some((ready.1.id, ready.1.starts + 1))
+    Some((ready.id, ready.starts + 1))
 }
 
 /// Nothing is under way: the run waits for whoever is asked first.
@@ -293,19 +270,11 @@ fn rest(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
         };
     }
     for call in calls(draft, |call| !call.is_done()) {
-        match call.state {
-            CallState::Child(child) => return park(draft, Wait::Child(child)),
-            CallState::Sleeping(sleep) => {
-                return park_until(draft, Wait::Timer(sleep.until), sleep.timer);
-            }
-            CallState::Unjudged
-            | CallState::Waiting
-            | CallState::Gated(_)
-            | CallState::Started(_)
-            | CallState::Doubtful { .. }
-            | CallState::Asked(_)
-            | CallState::Settling { .. }
-            | CallState::Done { .. } => {}
+        if let CallState::Child(child) = call.state {
+            return park(draft, Wait::Child(child));
+        }
+        if let CallState::Sleeping(sleep) = call.state {
+            return park_until(draft, Wait::Timer(sleep.until), sleep.timer);
         }
     }
     Err(Refusal::OutOfPlace {

@@ -105,30 +105,19 @@ pub(crate) fn orphans(draft: &mut Draft<'_>, alive: Option<Epoch>) -> Result<(),
         draft.change(Change::Settle(settlement));
     }
     let doubtful: Vec<ToolInDoubt> = draft.control.acting().map_or_else(Vec::new, |acting| {
-        let started = acting.calls.iter().filter_map(|call| match call.state {
+        let started = acting.calls.iter().filter_map(|call| {
+            let CallState::Started(from) = call.state else {
+                return None;
+            };
             // With nobody alive nothing is started again, not even what may be.
-            CallState::Started(from)
-                if left_by(from) && (alive.is_none() || !call.appraisal.class.may_repeat()) =>
-            {
-                let then = in_doubt(&draft.control, &call.appraisal);
-                Some(ToolInDoubt {
-                    call: call.id,
-                    from,
-                    then,
-                    why: Some(doubt::cut_off(&call.appraisal)),
-                    active: Millis::ZERO,
-                })
-            }
-            CallState::Started(_)
-            | CallState::Unjudged
-            | CallState::Waiting
-            | CallState::Gated(_)
-            | CallState::Doubtful { .. }
-            | CallState::Asked(_)
-            | CallState::Sleeping(_)
-            | CallState::Child(_)
-            | CallState::Settling { .. }
-            | CallState::Done { .. } => None,
+            let must_end = alive.is_none() || !call.appraisal.class.may_repeat();
+            (left_by(from) && must_end).then(|| ToolInDoubt {
+                call: call.id,
+                from,
+                then: in_doubt(&draft.control, &call.appraisal),
+                why: Some(doubt::cut_off(&call.appraisal)),
+                active: Millis::ZERO,
+            })
         });
         started.collect()
     });

@@ -6,8 +6,7 @@
 use longhaul_core::change::{Change, ThreadRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
-use longhaul_core::id::TimerId;
-use longhaul_core::message::{Block, Message, Reply, Words};
+use longhaul_core::message::Message;
 use longhaul_core::status::{Output, Status, Wait};
 
 use crate::advance::close;
@@ -61,13 +60,7 @@ fn keep_open(draft: &mut Draft<'_>, concluding: &Concluding) -> Result<Option<Go
         Some(sleep) => (sleep.timer, sleep.until),
         None => {
             let until = draft.moment.now.plus(span);
-            let timer = TimerId::derive(
-                draft.run.id.bits(),
-                &draft.salt("message"),
-                draft.moment.now,
-            );
-            draft.wake_at(timer, until);
-            (timer, until)
+            (draft.wake_after("message", span), until)
         }
     };
     park_until(draft, Wait::Message(until), timer).map(Some)
@@ -75,18 +68,10 @@ fn keep_open(draft: &mut Draft<'_>, concluding: &Concluding) -> Result<Option<Go
 
 fn complete(draft: &mut Draft<'_>, output: Output) -> Result<Go, Refusal> {
     if let Some(thread) = draft.run.task.thread.clone() {
-        let words = Words {
-            text: output.text.as_str().into(),
-            extra: None,
-        };
-        let reply = Reply {
-            dialect: "longhaul".into(),
-            blocks: vec![Block::Text(words)],
-        };
         let asked = draft.run.transcript.asked().cloned();
         let messages = asked
             .into_iter()
-            .chain([Message::Assistant(reply.into())])
+            .chain([Message::assistant(output.text.as_str())])
             .collect();
         draft.change(Change::AppendThread(ThreadRow { thread, messages }));
     }

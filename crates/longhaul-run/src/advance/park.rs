@@ -76,11 +76,7 @@ pub(super) fn still_missing(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
 /// Stands still because a person said so.
 pub(super) fn pause(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
     let by = draft.control.pause.clone().unwrap_or_default();
-    draft.record(Event::RunPaused(RunAsked {
-        by,
-        reason: String::new(),
-        raise: None,
-    }))?;
+    draft.record(Event::RunPaused(RunAsked::by(by)))?;
     draft.head(HeadMove::Pause);
     Ok(Go::Stop)
 }

@@ -3,7 +3,6 @@
 //! Never: judges an answer. That was done before it was written down.
 
 use longhaul_core::event::gate::{GateAnswer, GateClosed, GateExpired, GateRaised};
-use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
@@ -74,7 +73,7 @@ impl Control {
                 GateKind::Approval => approval_answered(call, answer),
                 GateKind::InDoubt => doubt_answered(call, answer),
                 GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
-                    call.state = settled(words_of(answer), false);
+                    call.state = CallState::settling(words_of(answer), false);
                 }
             }
         }
@@ -82,11 +81,8 @@ impl Control {
     }
 
     fn waiting_call(&mut self, gate: GateId) -> Option<&mut Call> {
-        let acting = self.acting_mut()?;
-        acting
-            .calls
-            .iter_mut()
-            .find(|call| call.gate() == Some(gate))
+        let mut calls = self.calls_mut().iter_mut();
+        calls.find(|call| call.gate() == Some(gate))
     }
 
     fn result_answered(&mut self, answer: &Answer) -> Said {
@@ -177,16 +173,9 @@ impl Control {
                 | GateKind::Blocked
                 | GateKind::InDoubt
                 | GateKind::Signal
-                | GateKind::Result => settled("nobody answered in time".into(), true),
+                | GateKind::Result => CallState::settling("nobody answered in time", true),
             };
         }
-    }
-}
-
-fn settled(words: String, is_error: bool) -> CallState {
-    CallState::Settling {
-        output: ToolOutput::text(words),
-        is_error,
     }
 }
 
@@ -204,7 +193,7 @@ fn approval_answered(call: &mut Call, answer: &Answer) {
             }
         }
         Decision::Reject => {
-            call.state = settled(noted("a person rejected this call", answer), true);
+            call.state = CallState::settling(noted("a person rejected this call", answer), true);
             return;
         }
     }
@@ -235,8 +224,10 @@ fn doubt_answered(call: &mut Call, answer: &Answer) {
             call.remark = remark(answer);
             CallState::Waiting
         }
-        Decision::Reject => settled(noted("a person says: it did not happen", answer), true),
-        Decision::Answer(_) | Decision::Complete => settled(words_of(answer), false),
+        Decision::Reject => {
+            CallState::settling(noted("a person says: it did not happen", answer), true)
+        }
+        Decision::Answer(_) | Decision::Complete => CallState::settling(words_of(answer), false),
     };
 }
 

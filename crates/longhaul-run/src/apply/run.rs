@@ -58,14 +58,9 @@ impl Control {
             });
         // A rest without a timer, such as a release, takes none away.
         match &mut self.stage {
-            Stage::Thinking(thinking) if sleep.is_some() => thinking.sleep = sleep,
-            Stage::Concluding(concluding) if sleep.is_some() => concluding.sleep = sleep,
-            Stage::Thinking(_)
-            | Stage::Concluding(_)
-            | Stage::New
-            | Stage::Asking(_)
-            | Stage::Acting(_)
-            | Stage::Ended(_) => {}
+            Stage::Thinking(thinking) => thinking.sleep = sleep.or(thinking.sleep),
+            Stage::Concluding(concluding) => concluding.sleep = sleep.or(concluding.sleep),
+            Stage::New | Stage::Asking(_) | Stage::Acting(_) | Stage::Ended(_) => {}
         }
         self.park(data.wait.clone(), data.timer);
         SILENT
@@ -108,12 +103,8 @@ impl Control {
     }
 
     pub(super) fn blocked(&mut self, data: &RunBlocked) -> Said {
-        let asked_by_call = self.acting().is_some_and(|acting| {
-            acting
-                .calls
-                .iter()
-                .any(|call| call.gate() == Some(data.gate))
-        });
+        let mut calls = self.calls().iter();
+        let asked_by_call = calls.any(|call| call.gate() == Some(data.gate));
         if !asked_by_call {
             self.missing = Some(data.gate);
         }

@@ -2,8 +2,7 @@
 //!
 //! Never: loses one. A message leaves the queue delivered, dropped or withdrawn.
 
-use longhaul_core::event::steer::{Delivery, SteerChanged, SteerDelivered, SteerQueued};
-use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::steer::{Delivery, SteerDelivered, SteerMessage};
 use longhaul_core::id::SteerId;
 use longhaul_core::message::Message;
 
@@ -12,7 +11,7 @@ use crate::state::call::CallState;
 use crate::state::control::{Control, QueuedSteer};
 
 impl Control {
-    pub(super) fn steer_queued(&mut self, data: &SteerQueued) -> Said {
+    pub(super) fn steer_queued(&mut self, data: &SteerMessage) -> Said {
         let answers = data.delivery != Delivery::FollowUp && self.question_call().is_some();
         self.steers.push(QueuedSteer {
             id: data.steer,
@@ -23,7 +22,7 @@ impl Control {
         SILENT
     }
 
-    pub(super) fn steer_changed(&mut self, data: &SteerChanged) -> Said {
+    pub(super) fn steer_changed(&mut self, data: &SteerMessage) -> Said {
         let asked = self.question_call().is_some();
         if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
@@ -49,10 +48,7 @@ impl Control {
         }
         let answered = self.question_call();
         if let Some(id) = answered {
-            self.call_mut(id)?.state = CallState::Settling {
-                output: ToolOutput::text(steer.text),
-                is_error: false,
-            };
+            self.call_mut(id)?.state = CallState::settling(steer.text, false);
         }
         SILENT
     }

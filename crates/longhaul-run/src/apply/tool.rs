@@ -16,8 +16,9 @@ use crate::state::stage::Sleep;
 
 impl Control {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut Call, &'static str> {
-        self.acting_mut()
-            .and_then(|acting| acting.calls.iter_mut().find(|call| call.id == id))
+        let mut calls = self.calls_mut().iter_mut();
+        calls
+            .find(|call| call.id == id)
             .ok_or("no such call is being made")
     }
 
@@ -28,18 +29,8 @@ impl Control {
         let epoch = self.epoch;
         let run = self.id;
         let call = self.call_mut(data.call)?;
-        match &call.state {
-            // A call that no rule stops has no fact of its own between reply and start.
-            CallState::Unjudged | CallState::Waiting => {}
-            CallState::Started(older) if *older < epoch && call.appraisal.class.may_repeat() => {}
-            CallState::Gated(_)
-            | CallState::Started(_)
-            | CallState::Doubtful { .. }
-            | CallState::Asked(_)
-            | CallState::Sleeping(_)
-            | CallState::Child(_)
-            | CallState::Settling { .. }
-            | CallState::Done { .. } => return Err("this call may not begin"),
+        if !call.may_begin(epoch) {
+            return Err("this call may not begin");
         }
         call.starts = data.attempt;
         call.state = match data.until {

@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::{
     About, Aside, Fit, Purpose, TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted,
 };
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
-use longhaul_core::message::{Block, Message, Reply, StopReason, Words};
+use longhaul_core::message::{Message, StopReason};
 use longhaul_core::status::Fault;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Usage};
@@ -76,14 +75,12 @@ impl Control {
     }
 
     fn asking(&self, turn: u32, purpose: Purpose) -> Result<&Asking, &'static str> {
-        match &self.stage {
-            Stage::Asking(asking) if asking.turn == turn && asking.purpose == purpose => Ok(asking),
-            Stage::Asking(_) => Err("another turn is under way"),
-            Stage::New
-            | Stage::Thinking(_)
-            | Stage::Acting(_)
-            | Stage::Concluding(_)
-            | Stage::Ended(_) => Err("no turn is under way"),
+        let Stage::Asking(asking) = &self.stage else {
+            return Err("no turn is under way");
+        };
+        match asking.turn == turn && asking.purpose == purpose {
+            true => Ok(asking),
+            false => Err("another turn is under way"),
         }
     }
 
@@ -116,15 +113,12 @@ impl Control {
     }
 
     pub(super) fn turn_failed(&mut self, data: &TurnFailed) -> Said {
-        let asking = match &self.stage {
-            Stage::Asking(asking) if asking.turn == data.turn => asking.clone(),
-            Stage::Asking(_)
-            | Stage::New
-            | Stage::Thinking(_)
-            | Stage::Acting(_)
-            | Stage::Concluding(_)
-            | Stage::Ended(_) => return Err("no such turn is under way"),
+        let Stage::Asking(asking) = self.stage.clone() else {
+            return Err("no turn is under way");
         };
+        if asking.turn != data.turn {
+            return Err("another turn is under way");
+        }
         let class = data.failure.class;
         let given_up = class.counts() && !class.may_pass() && data.instead.is_none();
         let helped = asking.model.is_some();
@@ -187,15 +181,7 @@ impl Control {
             return SILENT;
         }
         self.cut_off = true;
-        let words = Words {
-            text: Arc::clone(&data.text),
-            extra: None,
-        };
-        let reply = Reply {
-            dialect: "longhaul".into(),
-            blocks: vec![Block::Text(words)],
-        };
-        Ok(vec![Message::Assistant(Arc::new(reply))])
+        Ok(vec![Message::assistant(Arc::clone(&data.text))])
     }
 
     pub(super) fn memory_compacted(
@@ -211,14 +197,9 @@ impl Control {
         self.stage = Stage::Thinking(Thinking {
             tries: asking.attempt,
             failures: asking.failures,
-            sleep: None,
-            limited: false,
-            retry: None,
-            overflow: false,
             shortened: true,
-            unhelped: false,
-            // What was seen for this turn may have been summed up with the rest.
-            looked: false,
+            // Neither `looked`: what was seen for this turn may have been summed up too.
+            ..Thinking::default()
         });
         let again = self.squeezed.in_row > 0 && self.turns - self.squeezed.turns < ROOM_TURNS;
         self.squeezed.in_row = if again { self.squeezed.in_row + 1 } else { 1 };
@@ -241,25 +222,12 @@ fn after_reply(data: &TurnCompleted) -> Stage {
             (Some(Fit::Fits(given)), None) => output_of_data(given),
             (None, None) => output_of(data.reply.text()),
         };
-        return Stage::Concluding(Concluding {
-            output,
-            finished: false,
-            agreed: false,
-            gate: None,
-            sleep: None,
-        });
+        return Stage::Concluding(Concluding::new(output, false));
     }
     // A call that the limit cut off may lack half its arguments: it never runs.
-    let state = match data.stop {
-        StopReason::MaxTokens => CallState::Settling {
-            output: ToolOutput::text(CUT_OFF),
-            is_error: true,
-        },
-        StopReason::EndTurn
-        | StopReason::ToolUse
-        | StopReason::PauseTurn
-        | StopReason::Refusal
-        | StopReason::Other(_) => CallState::Unjudged,
+    let state = match data.stop == StopReason::MaxTokens {
+        true => CallState::settling(CUT_OFF, true),
+        false => CallState::Unjudged,
     };
     let calls = data
         .reply

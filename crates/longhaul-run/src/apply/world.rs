@@ -2,7 +2,6 @@
 //!
 //! Never: decides.
 
-use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::world::{
     BudgetRaised, BudgetReached, BudgetWarned, ChildEnded, ChildStarted, RuleAdded, RuleRevoked,
     TimerFired,
@@ -23,24 +22,12 @@ impl Control {
         let sleep: Option<&mut Sleep> = match &mut self.stage {
             Stage::Thinking(thinking) => thinking.sleep.as_mut(),
             Stage::Concluding(concluding) => concluding.sleep.as_mut(),
-            Stage::Acting(acting) => {
-                acting
-                    .calls
-                    .iter_mut()
-                    .find_map(|call| match &mut call.state {
-                        CallState::Sleeping(sleep) if sleep.timer == data.timer => Some(sleep),
-                        CallState::Sleeping(_)
-                        | CallState::Unjudged
-                        | CallState::Waiting
-                        | CallState::Gated(_)
-                        | CallState::Started(_)
-                        | CallState::Doubtful { .. }
-                        | CallState::Asked(_)
-                        | CallState::Child(_)
-                        | CallState::Settling { .. }
-                        | CallState::Done { .. } => None,
-                    })
-            }
+            Stage::Acting(acting) => acting.calls.iter_mut().find_map(|call| {
+                let CallState::Sleeping(sleep) = &mut call.state else {
+                    return None;
+                };
+                (sleep.timer == data.timer).then_some(sleep)
+            }),
             Stage::New | Stage::Asking(_) | Stage::Ended(_) => None,
         };
         match sleep {
@@ -61,23 +48,14 @@ impl Control {
     }
 
     pub(super) fn child_ended(&mut self, data: &ChildEnded) -> Said {
-        let Some(acting) = self.acting_mut() else {
-            return SILENT;
-        };
-        let waiting = acting
-            .calls
-            .iter_mut()
-            .find(|call| call.state == CallState::Child(data.child));
-        if let Some(call) = waiting {
+        let mut calls = self.calls_mut().iter_mut();
+        if let Some(call) = calls.find(|call| call.state == CallState::Child(data.child)) {
             let (words, is_error) = match &data.outcome {
                 Outcome::Completed(output) => (output.text.clone(), false),
                 Outcome::Failed(fault) => (format!("it failed: {}", fault.message), true),
                 Outcome::Cancelled(why) => (format!("it was cancelled: {why}"), true),
             };
-            call.state = CallState::Settling {
-                output: ToolOutput::text(words),
-                is_error,
-            };
+            call.state = CallState::settling(words, is_error);
         }
         SILENT
     }
@@ -134,15 +112,12 @@ impl Control {
 
     /// The first call that asks a person for words: a message is its answer.
     pub(crate) fn question_call(&self) -> Option<CallId> {
-        let acting = self.acting()?;
         let asks = |gate| {
             self.open_gate(gate)
                 .is_some_and(|open| matches!(open.kind, GateKind::Question | GateKind::Blocked))
         };
-        let call = acting
-            .calls
-            .iter()
-            .find(|call| call.gate().is_some_and(asks))?;
+        let mut calls = self.calls().iter();
+        let call = calls.find(|call| call.gate().is_some_and(asks))?;
         Some(call.id)
     }
 }

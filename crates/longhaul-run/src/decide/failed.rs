@@ -7,7 +7,6 @@ use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetryScheduled;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::TimerId;
 use longhaul_core::policy::retry::call_delay;
 use longhaul_core::status::{Fault, Wait};
 use longhaul_core::time::Millis;
@@ -37,12 +36,7 @@ pub(super) fn failed(
         false => fallback(draft, &failure),
     };
     let turns = instead.is_some() || is_no_loss(draft, &failure);
-    let noted = Noted {
-        active,
-        cost,
-        instead,
-    };
-    note(draft, &failure, noted)?;
+    note(draft, &failure, (active, cost, instead))?;
     // The driver let go of its call without being told to by a cancel: it drains.
     if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
         return release(draft);
@@ -99,18 +93,12 @@ fn fallback(draft: &Draft<'_>, failure: &Failure) -> Option<String> {
 /// need not be shortened yet, or its own model can do it. A model that wants to be
 /// left alone is: what would be asked next, it would be asked.
 fn is_no_loss(draft: &Draft<'_>, failure: &Failure) -> bool {
-    match &draft.control.stage {
-        Stage::Asking(asking) => {
-            let own = draft.run.transcript.model();
-            let is_own = asking.asks(own) == own;
-            (asking.is_early() || asking.model.is_some()) && !(is_own && wants_rest(failure))
-        }
-        Stage::New
-        | Stage::Thinking(_)
-        | Stage::Acting(_)
-        | Stage::Concluding(_)
-        | Stage::Ended(_) => false,
-    }
+    let Stage::Asking(asking) = &draft.control.stage else {
+        return false;
+    };
+    let own = draft.run.transcript.model();
+    let is_own = asking.asks(own) == own;
+    (asking.is_early() || asking.model.is_some()) && !(is_own && wants_rest(failure))
 }
 
 /// Whether the provider wants fewer requests, or says when it can be asked again.
@@ -122,20 +110,13 @@ fn wants_rest(failure: &Failure) -> bool {
     limits || (failure.class.may_pass() && failure.retry_after.is_some())
 }
 
-/// What is written down beside a failure.
-struct Noted {
-    active: Millis,
-    cost: Option<Micros>,
-    instead: Option<String>,
-}
-
-/// Writes the failure down and settles what was held.
-fn note(draft: &mut Draft<'_>, failure: &Failure, noted: Noted) -> Result<(), Refusal> {
-    let Noted {
-        active,
-        cost,
-        instead,
-    } = noted;
+/// Writes the failure down with its time, its cost and the model that is asked instead,
+/// and settles what was held.
+fn note(
+    draft: &mut Draft<'_>,
+    failure: &Failure,
+    (active, cost, instead): (Millis, Option<Micros>, Option<String>),
+) -> Result<(), Refusal> {
     let asking = asking(draft)?;
     let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
     let usage = failure.usage.unwrap_or_default();
@@ -178,13 +159,12 @@ fn sleep(draft: &mut Draft<'_>, delay: Millis, class: FailureClass) -> Result<()
         return advance(draft);
     }
     let until = draft.moment.now.plus(delay);
-    let timer = TimerId::derive(draft.run.id.bits(), &draft.salt("retry"), draft.moment.now);
+    let timer = draft.wake_after("retry", delay);
     let wait = if class == FailureClass::RateLimit {
         Wait::RateLimit(until)
     } else {
         Wait::Retry(until)
     };
-    draft.wake_at(timer, until);
     park_until(draft, wait, timer).map(|_| ())
 }
 

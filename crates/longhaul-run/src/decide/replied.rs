@@ -2,8 +2,6 @@
 //!
 //! Never: throws away what was paid for without saying so.
 
-use std::sync::Arc;
-
 use longhaul_core::change::{Change, Settlement, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::{Purpose, TurnCompleted, TurnFailed, TurnInterrupted};
@@ -14,7 +12,7 @@ use longhaul_core::usage::{Hold, Micros, Usage};
 use crate::advance::advance;
 use crate::decide::place::out_of_place;
 use crate::draft::Draft;
-use crate::input::Replied;
+use crate::input::{CutOff, Replied};
 use crate::judge::ending::ending;
 use crate::refusal::Refusal;
 use crate::state::stage::{Asking, Stage};
@@ -71,15 +69,12 @@ impl Paid {
 
 /// The call in flight, if this driver has one.
 pub(super) fn asking<'a>(draft: &'a Draft<'_>) -> Result<&'a Asking, Refusal> {
-    match &draft.control.stage {
-        Stage::Asking(asking) if asking.epoch == draft.control.epoch => Ok(asking),
-        Stage::Asking(_)
-        | Stage::New
-        | Stage::Thinking(_)
-        | Stage::Acting(_)
-        | Stage::Concluding(_)
-        | Stage::Ended(_) => Err(out_of_place(draft, "a model's reply")),
+    if let Stage::Asking(asking) = &draft.control.stage
+        && asking.epoch == draft.control.epoch
+    {
+        return Ok(asking);
     }
+    Err(out_of_place(draft, "a model's reply"))
 }
 
 pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Refusal> {
@@ -106,14 +101,6 @@ pub(super) fn replied(draft: &mut Draft<'_>, replied: Replied) -> Result<(), Ref
     paid.turns = 1;
     paid.settle(draft, answered.model, replied.active);
     advance(draft)
-}
-
-/// What was said until a person wrote.
-pub(super) struct CutOff {
-    pub(super) text: Arc<str>,
-    pub(super) usage: Usage,
-    pub(super) cost: Option<Micros>,
-    pub(super) active: Millis,
 }
 
 pub(super) fn interrupted(draft: &mut Draft<'_>, cut: CutOff) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 //! Never: refuses a result because somebody cancelled or wrote meanwhile. What
 //! has happened is written down in every state but the end.
 
-use longhaul_core::change::{Blob, Change};
+use longhaul_core::change::Blob;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{ToolEnded, ToolInDoubt, ToolProgress, ToolVerified};
 use longhaul_core::id::CallId;
@@ -40,9 +40,7 @@ pub(super) fn done(draft: &mut Draft<'_>, done: Vec<ToolDone>) -> Result<(), Ref
             ToolEnd::Failed => Event::ToolFailed(ended),
             ToolEnd::Interrupted | ToolEnd::Unknown => Event::ToolInterrupted(ended),
         })?;
-        for blob in tool.blobs {
-            draft.change(Change::PutBlob(blob));
-        }
+        draft.keep(tool.blobs);
     }
     time_spent(draft, active);
     advance(draft)
@@ -63,11 +61,9 @@ pub(super) fn progress(draft: &mut Draft<'_>, progress: ToolProgress) -> Result<
 /// Its driver lives and still does not know what came of it.
 fn doubt(draft: &mut Draft<'_>, tool: &ToolDone) -> Result<(), Refusal> {
     let id = tool.call;
-    let acting = draft.control.acting().into_iter();
-    let call = acting
-        .flat_map(|acting| &acting.calls)
-        .find(|call| call.id == id)
-        .ok_or(Refusal::NoSuchCall(id))?;
+    let mut calls = draft.control.calls().iter();
+    let call = calls.find(|call| call.id == id);
+    let call = call.ok_or(Refusal::NoSuchCall(id))?;
     let then = in_doubt(&draft.control, &call.appraisal);
     draft.record(Event::ToolInDoubt(ToolInDoubt {
         call: id,
@@ -80,8 +76,7 @@ fn doubt(draft: &mut Draft<'_>, tool: &ToolDone) -> Result<(), Refusal> {
 
 /// Whether this call is being made and its state is as wanted.
 fn state_of(draft: &Draft<'_>, id: CallId, wanted: impl Fn(&CallState) -> bool) -> bool {
-    let acting = draft.control.acting().into_iter();
-    let mut calls = acting.flat_map(|acting| &acting.calls);
+    let mut calls = draft.control.calls().iter();
     calls.any(|call| call.id == id && wanted(&call.state))
 }
 
@@ -102,9 +97,7 @@ pub(super) fn verified(
     }
     if doubtful && draft.control.cancel.is_none() {
         draft.record(Event::ToolVerified(seen))?;
-        for blob in blobs {
-            draft.change(Change::PutBlob(blob));
-        }
+        draft.keep(blobs);
     }
     advance(draft)
 }

@@ -14,10 +14,7 @@ const OUTLIVES: &str = "what it has begun may still be running on the machine of
 
 /// What the driver that made the call says: it lives, and does not know either.
 pub(crate) fn told(output: &ToolOutput) -> Option<String> {
-    let texts = output.content.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.trim()),
-        Part::Image(_) => None,
-    });
+    let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");
     if why.len() > WHY_BYTES_MAX {
         why.truncate(why.floor_char_boundary(WHY_BYTES_MAX - '…'.len_utf8()));

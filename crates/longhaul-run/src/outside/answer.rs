@@ -25,26 +25,18 @@ pub(super) fn judge(gate: &GateRow, answer: Answer, moment: Moment) -> Result<Ba
     names_what_was_shown(gate, &answer)?;
     may_answer(gate, &answer)?;
     let id = gate.spec.id;
-    let given = GateAnswer {
-        gate: id,
-        answer: answer.clone(),
+    let close = |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateEnd, answer: Answer| {
+        let how = end(answer.clone());
+        Batch {
+            events: vec![event(GateAnswer { gate: id, answer })],
+            changes: vec![Change::CloseGate(GateClosing { gate: id, how })],
+        }
     };
     if !is_decided(gate, &answer) {
-        let how = GateEnd::Voted(answer);
-        return Ok(Batch {
-            events: vec![Event::GateVoted(given)],
-            changes: vec![Change::CloseGate(GateClosing { gate: id, how })],
-        });
+        return Ok(close(Event::GateVoted, GateEnd::Voted, answer));
     }
-    let how = GateEnd::Answered(settle_edit(gate, answer.clone()));
-    let given = GateAnswer {
-        gate: id,
-        answer: settle_edit(gate, given.answer),
-    };
-    let mut batch = Batch {
-        events: vec![Event::GateAnswered(given)],
-        changes: vec![Change::CloseGate(GateClosing { gate: id, how })],
-    };
+    let settled = settle_edit(gate, answer.clone());
+    let mut batch = close(Event::GateAnswered, GateEnd::Answered, settled);
     if reaches_further(gate, &answer) {
         remember(gate, &answer, moment, &mut batch)?;
     }
@@ -52,26 +44,21 @@ pub(super) fn judge(gate: &GateRow, answer: Answer, moment: Moment) -> Result<Ba
 }
 
 fn is_open(gate: &GateRow, moment: Moment) -> Result<(), Refusal> {
-    if gate.status != GateStatus::Open {
-        let by = gate
-            .answers
-            .last()
-            .map(|given| (given.answer.by.clone(), given.at));
-        return match gate.status {
-            GateStatus::Expired => Err(Refusal::GateExpired(gate.spec.id)),
-            GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
-                Err(Refusal::GateClosed {
-                    gate: gate.spec.id,
-                    status: gate.status,
-                    by,
-                })
-            }
-        };
+    let id = gate.spec.id;
+    let is_late = gate.deadline.is_some_and(|deadline| deadline <= moment.now);
+    match gate.status {
+        GateStatus::Open if !is_late => Ok(()),
+        GateStatus::Open | GateStatus::Expired => Err(Refusal::GateExpired(id)),
+        status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
+            let by = gate.answers.last();
+            let by = by.map(|given| (given.answer.by.clone(), given.at));
+            Err(Refusal::GateClosed {
+                gate: id,
+                status,
+                by,
+            })
+        }
     }
-    if gate.deadline.is_some_and(|deadline| deadline <= moment.now) {
-        return Err(Refusal::GateExpired(gate.spec.id));
-    }
-    Ok(())
 }
 
 fn fits(kind: &GateKind, decision: &Decision) -> Result<(), Refusal> {
@@ -94,31 +81,24 @@ fn fits(kind: &GateKind, decision: &Decision) -> Result<(), Refusal> {
 /// of the newest edit among the votes, which everybody else then agrees to.
 pub fn standing_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
-    let edits = gate
-        .answers
-        .iter()
-        .rev()
+    Some(newest_edit(gate).map_or(original, |edited| edited_digest(original, edited)))
+}
+
+/// The newest edit among the votes.
+fn newest_edit(gate: &GateRow) -> Option<&RawJson> {
+    let newest = gate.answers.iter().rev();
+    newest
         .filter_map(|given| match &given.answer.decision {
             Decision::Edit(edited) => Some(edited),
             Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
-        });
-    edits.take(1).next().map_or(Some(original), |edited| {
-        Some(edited_digest(original, edited))
-    })
+        })
+        .next()
 }
 
 /// What stands frozen now, and what `standing_digest` is of: the original, or the
 /// newest edit among the votes.
 pub fn standing_input(gate: &GateRow) -> Option<&RawJson> {
-    let edits = gate
-        .answers
-        .iter()
-        .rev()
-        .filter_map(|given| match &given.answer.decision {
-            Decision::Edit(edited) => Some(edited),
-            Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
-        });
-    edits.take(1).next().or(gate.spec.input.as_ref())
+    newest_edit(gate).or(gate.spec.input.as_ref())
 }
 
 /// What can be said at a gate of this kind.
@@ -195,16 +175,8 @@ fn is_decided(gate: &GateRow, answer: &Answer) -> bool {
 
 /// When several agreed to an edit, the answer that counts is the edit.
 fn settle_edit(gate: &GateRow, mut answer: Answer) -> Answer {
-    let edit = gate
-        .answers
-        .iter()
-        .rev()
-        .find_map(|given| match &given.answer.decision {
-            Decision::Edit(edited) => Some(edited.clone()),
-            Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
-        });
-    if let (Decision::Approve, Some(edited)) = (&answer.decision, edit) {
-        answer.decision = Decision::Edit(edited);
+    if let (Decision::Approve, Some(edited)) = (&answer.decision, newest_edit(gate)) {
+        answer.decision = Decision::Edit(edited.clone());
     }
     answer
 }

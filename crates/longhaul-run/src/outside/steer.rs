@@ -4,7 +4,7 @@
 
 use longhaul_core::change::{Batch, Change, SteerMove, SteerRow, SteerStatus};
 use longhaul_core::event::Event;
-use longhaul_core::event::steer::{SteerChanged, SteerQueued, SteerWithdrawn};
+use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::id::SteerId;
 
 use crate::refusal::Refusal;
@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 /// The longest message.
 const STEER_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn queue(queued: SteerQueued) -> Result<Batch, Refusal> {
+pub(super) fn queue(queued: SteerMessage) -> Result<Batch, Refusal> {
     bounded(&queued.text)?;
     let row = SteerRow {
         steer: queued.steer,
@@ -27,7 +27,7 @@ pub(super) fn queue(queued: SteerQueued) -> Result<Batch, Refusal> {
     })
 }
 
-pub(super) fn change(changed: SteerChanged) -> Result<Batch, Refusal> {
+pub(super) fn change(changed: SteerMessage) -> Result<Batch, Refusal> {
     bounded(&changed.text)?;
     let change = SteerMove {
         steer: changed.steer,

@@ -6,7 +6,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::Appraisal;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::effect::InDoubt;
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,16 @@ pub enum CallState {
     },
 }
 
+impl CallState {
+    /// Words that become the result of the call.
+    pub(crate) fn settling(words: impl Into<std::sync::Arc<str>>, is_error: bool) -> Self {
+        Self::Settling {
+            output: ToolOutput::text(words),
+            is_error,
+        }
+    }
+}
+
 impl Call {
     /// What the tool is to be given.
     pub fn arguments(&self) -> &RawJson {
@@ -87,6 +97,22 @@ impl Call {
         matches!(self.state, CallState::Done { .. })
     }
 
+    /// Whether a driver of this epoch may make it: nobody has, or one that died has and
+    /// it may be repeated.
+    pub(crate) fn may_begin(&self, epoch: Epoch) -> bool {
+        match self.state {
+            CallState::Unjudged | CallState::Waiting => true,
+            CallState::Started(older) => older < epoch && self.appraisal.class.may_repeat(),
+            CallState::Gated(_)
+            | CallState::Doubtful { .. }
+            | CallState::Asked(_)
+            | CallState::Sleeping(_)
+            | CallState::Child(_)
+            | CallState::Settling { .. }
+            | CallState::Done { .. } => false,
+        }
+    }
+
     /// Whether it is under way with this driver.
     pub fn runs_under(&self, epoch: Epoch) -> bool {
         self.state == CallState::Started(epoch)
@@ -94,25 +120,15 @@ impl Call {
 
     /// Whether it must stand alone: nothing beside it, in the model's order.
     pub const fn is_alone(&self) -> bool {
-        match self.appraisal.class {
-            EffectClass::Once | EffectClass::Session => true,
-            EffectClass::Pure | EffectClass::Keyed => false,
-        }
+        !self.appraisal.class.may_repeat()
     }
 
     /// The gate it waits for.
     pub const fn gate(&self) -> Option<GateId> {
-        match &self.state {
-            CallState::Gated(gate) | CallState::Asked(gate) => Some(*gate),
-            CallState::Unjudged
-            | CallState::Waiting
-            | CallState::Started(_)
-            | CallState::Doubtful { .. }
-            | CallState::Sleeping(_)
-            | CallState::Child(_)
-            | CallState::Settling { .. }
-            | CallState::Done { .. } => None,
+        if let CallState::Gated(gate) | CallState::Asked(gate) = &self.state {
+            return Some(*gate);
         }
+        None
     }
 
     /// The result as the model reads it.

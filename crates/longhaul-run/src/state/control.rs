@@ -17,6 +17,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::state::call::Call;
 use crate::state::circles::Circles;
 use crate::state::misfits::Misfits;
 use crate::state::stage::{Acting, Asking, Stage};
@@ -244,25 +245,27 @@ impl Control {
 
     /// The calls being made, if that is what it does.
     pub(crate) const fn acting(&self) -> Option<&Acting> {
-        match &self.stage {
-            Stage::Acting(acting) => Some(acting),
-            Stage::New
-            | Stage::Thinking(_)
-            | Stage::Asking(_)
-            | Stage::Concluding(_)
-            | Stage::Ended(_) => None,
+        if let Stage::Acting(acting) = &self.stage {
+            return Some(acting);
         }
+        None
     }
 
     pub(crate) const fn acting_mut(&mut self) -> Option<&mut Acting> {
-        match &mut self.stage {
-            Stage::Acting(acting) => Some(acting),
-            Stage::New
-            | Stage::Thinking(_)
-            | Stage::Asking(_)
-            | Stage::Concluding(_)
-            | Stage::Ended(_) => None,
+        if let Stage::Acting(acting) = &mut self.stage {
+            return Some(acting);
         }
+        None
+    }
+
+    /// The calls being made; none where no tool is used.
+    pub(crate) fn calls(&self) -> &[Call] {
+        self.acting().map_or(&[], |acting| &acting.calls)
+    }
+
+    pub(crate) fn calls_mut(&mut self) -> &mut [Call] {
+        self.acting_mut()
+            .map_or(&mut [], |acting| &mut acting.calls)
     }
 
     pub(crate) fn open_gate(&self, gate: GateId) -> Option<&GateSpec> {

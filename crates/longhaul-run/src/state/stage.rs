@@ -138,3 +138,16 @@ pub struct Concluding {
     /// How long it stays open for a message.
     pub sleep: Option<Sleep>,
 }
+
+impl Concluding {
+    /// The end that this output makes, which nobody has agreed to yet.
+    pub const fn new(output: Output, finished: bool) -> Self {
+        Self {
+            output,
+            finished,
+            agreed: false,
+            gate: None,
+            sleep: None,
+        }
+    }
+}

@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::steer::{SteerBody, SteerChange, SteerReceipt, SteerState, SteerView};
+use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::raw::Hash;
-use longhaul_engine::handle::NewSteer;
 
 use crate::app::App;
 use crate::body::Json;
@@ -48,7 +48,7 @@ pub(crate) async fn send(
             let text = body.text;
             let key = own_key(&caller.0, Some(key)).unwrap_or_default();
             let steer = derived(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
-            let message = NewSteer {
+            let message = SteerMessage {
                 steer,
                 text,
                 delivery,
@@ -107,7 +107,7 @@ pub(crate) async fn change(
     Json(body): Json<SteerChange>,
 ) -> Result<Response, Problem> {
     let standing = find(&app, run, steer).await?;
-    let message = NewSteer {
+    let message = SteerMessage {
         steer,
         text: body.text.unwrap_or(standing.text),
         delivery: body.delivery.unwrap_or(standing.delivery),

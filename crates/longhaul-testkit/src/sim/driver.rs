@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::change::LateResult;
-use longhaul_core::event::tool::ToolSurfaced;
+use longhaul_core::event::run::RunPerceived;
+use longhaul_core::event::tool::{ToolSurfaced, ToolVerified};
 use longhaul_core::event::turn::Seen;
+use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
@@ -19,7 +21,7 @@ use longhaul_core::port::store::{Append, Appended, Author, Claimed, ReadAsk, Ref
 use longhaul_core::raw::{Body, Hash};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
-use longhaul_run::input::{Compacted, Looked, Perceived, Replied, ToolDone, ToolEnd};
+use longhaul_run::input::{CutOff, Looked, Replied, ToolDone, ToolEnd};
 use longhaul_run::next::{Todo, Work};
 use longhaul_run::outside::{View, Word, tell};
 use longhaul_run::{Input, Moment, Run, Step, decide, next};
@@ -159,7 +161,7 @@ impl Drive {
             return Ok(Going::Over);
         };
         self.stage = match next(run, self.moment.now) {
-            Step::Perceive => Doing::Telling(Input::Perceived(Box::new(perceive(run)))),
+            Step::Perceive => Doing::Telling(Input::Perceived(Box::new(perceive(run)), Vec::new())),
             Step::Look => Doing::Telling(Input::Looked(Box::new(look(run)))),
             Step::AskModel(ask) | Step::Compact(ask) => {
                 longhaul_run::next::check_conversation(&ask.messages)?;
@@ -189,7 +191,7 @@ impl Drive {
                 active: Millis(3),
             }
         } else if run.is_interrupted() {
-            Input::Interrupted {
+            Input::Interrupted(CutOff {
                 text: "I was about to".into(),
                 usage: Usage {
                     output_tokens: 4,
@@ -198,7 +200,7 @@ impl Drive {
                 },
                 cost: Some(TARIFF.price.unwrap_or_default().of(Usage::default())),
                 active: Millis(3),
-            }
+            })
         } else if matches!(next(run, self.moment.now), Step::Compact(_)) {
             Input::Compacted(Box::new(compact(ask)))
         } else {
@@ -236,11 +238,9 @@ impl Drive {
         let next = todo.remove(choose(todo.len()));
         if next.work == Work::Verify {
             let finding = self.ports.outside.verify(self.run_id, next.call);
-            self.stage = Doing::Telling(Input::Verified {
-                call: next.call,
-                finding,
-                blobs: Vec::new(),
-            });
+            let call = next.call;
+            let seen = ToolVerified { call, finding };
+            self.stage = Doing::Telling(Input::Verified(seen, Vec::new()));
             return;
         }
         let stopping = self
@@ -370,8 +370,8 @@ impl Drive {
     }
 }
 
-fn perceive(run: &Run) -> Perceived {
-    Perceived {
+fn perceive(run: &Run) -> RunPerceived {
+    RunPerceived {
         system: Body::inline("You are simulated."),
         tools: Body::inline("[]"),
         opening: vec![Message::User(vec![Part::Text(
@@ -385,7 +385,6 @@ fn perceive(run: &Run) -> Perceived {
         context: BTreeMap::new(),
         supplied: Vec::new(),
         circles: None,
-        blobs: Vec::new(),
     }
 }
 
@@ -404,8 +403,8 @@ pub(crate) fn look(run: &Run) -> Looked {
     }
 }
 
-fn compact(ask: &Ask) -> Compacted {
-    Compacted {
+fn compact(ask: &Ask) -> MemoryCompacted {
+    MemoryCompacted {
         replaced: ask.messages.len(),
         summary: vec![Message::user("A summary.")],
         usage: Usage {

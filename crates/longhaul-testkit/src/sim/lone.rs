@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use longhaul_core::change::{Batch, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::run::RunClaimed;
+use longhaul_core::event::run::{RunClaimed, RunPerceived};
+use longhaul_core::event::tool::ToolVerified;
+use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::id::{Epoch, Seq, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
@@ -16,7 +18,7 @@ use longhaul_core::raw::Body;
 use longhaul_core::status::Outcome;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
-use longhaul_run::input::{Compacted, Perceived, Replied, ToolDone, ToolEnd};
+use longhaul_run::input::{Replied, ToolDone, ToolEnd};
 use longhaul_run::next::{Todo, Work, check_conversation};
 use longhaul_run::outside::Word;
 use longhaul_run::state::control::Rest;
@@ -121,20 +123,22 @@ impl Lone {
 
     fn act(&self, step: Step) -> Result<Input, Fault> {
         Ok(match step {
-            Step::Perceive => Input::Perceived(Box::new(Perceived {
-                system: Body::inline("You are simulated."),
-                tools: Body::inline("[]"),
-                opening: vec![Message::user(self.run.task().input.as_str())],
-                model: "scripted/sim".into(),
-                fallbacks: Vec::new(),
-                tariff: TARIFF,
-                compactor: None,
-                world: None,
-                context: BTreeMap::new(),
-                supplied: Vec::new(),
-                circles: None,
-                blobs: Vec::new(),
-            })),
+            Step::Perceive => {
+                let seen = RunPerceived {
+                    system: Body::inline("You are simulated."),
+                    tools: Body::inline("[]"),
+                    opening: vec![Message::user(self.run.task().input.as_str())],
+                    model: "scripted/sim".into(),
+                    fallbacks: Vec::new(),
+                    tariff: TARIFF,
+                    compactor: None,
+                    world: None,
+                    context: BTreeMap::new(),
+                    supplied: Vec::new(),
+                    circles: None,
+                };
+                Input::Perceived(Box::new(seen), Vec::new())
+            }
             Step::Look => Input::Looked(Box::new(look(&self.run))),
             Step::AskModel(ask) => {
                 check_conversation(&ask.messages)?;
@@ -155,7 +159,7 @@ impl Lone {
                     }
                 }
             }
-            Step::Compact(ask) => Input::Compacted(Box::new(Compacted {
+            Step::Compact(ask) => Input::Compacted(Box::new(MemoryCompacted {
                 replaced: ask.messages.len(),
                 summary: vec![Message::user("A summary.")],
                 usage: Usage::default(),
@@ -173,11 +177,8 @@ impl Lone {
         let epoch = self.run.control().epoch();
         if let Some(look) = todos.iter().find(|todo| todo.work == Work::Verify) {
             let finding = self.outside.verify(run, look.call);
-            return Input::Verified {
-                call: look.call,
-                finding,
-                blobs: Vec::new(),
-            };
+            let call = look.call;
+            return Input::Verified(ToolVerified { call, finding }, Vec::new());
         }
         let done = todos.iter().map(|todo| {
             let (call, class) = (todo.call, todo.class);

@@ -4,7 +4,7 @@
 
 use longhaul_core::change::TimerKind;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::{Delivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::Raise;
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
@@ -128,12 +128,12 @@ pub async fn steer(ports: &Ports, run: RunId, steer: SteerId, way: usize) -> Res
         _ => Delivery::FollowUp,
     };
     let text = "please hurry".to_owned();
-    let word = Word::Steer {
+    let word = Word::Steer(SteerMessage {
         steer,
         text,
         delivery,
         by: "anna".into(),
-    };
+    });
     Ok(matches!(
         say(ports, run, word).await?,
         Some(Appended::At { .. })

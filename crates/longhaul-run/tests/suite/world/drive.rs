@@ -3,7 +3,7 @@
 //!
 //! Never: draws a random number.
 
-use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::tool::{Finding, ToolOutput, ToolVerified};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
 use longhaul_core::status::Wait;
@@ -203,11 +203,8 @@ fn tools(todos: &[Todo], pick: usize) -> Input {
             1 => Finding::Unknown,
             _ => Finding::Happened(ToolOutput::text("it is there")),
         };
-        return Input::Verified {
-            call: todo.call,
-            finding,
-            blobs: Vec::new(),
-        };
+        let call = todo.call;
+        return Input::Verified(ToolVerified { call, finding }, Vec::new());
     }
     let end = match pick % 5 {
         0 => ToolEnd::Interrupted,

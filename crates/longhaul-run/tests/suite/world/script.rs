@@ -2,7 +2,8 @@
 //!
 //! Never: hides a line. The whole script is compared with what really happened.
 
-use longhaul_core::event::tool::{Finding, ToolOutput, ToolSurfaced};
+use longhaul_core::event::steer::SteerMessage;
+use longhaul_core::event::tool::{Finding, ToolOutput, ToolProgress, ToolSurfaced, ToolVerified};
 use longhaul_core::id::SteerId;
 use longhaul_core::message::StopReason;
 use longhaul_core::policy::Policy;
@@ -84,12 +85,12 @@ impl World {
             "steer" => {
                 let (delivery, text) = rest.split_once(' ').unwrap_or((rest, "Hurry."));
                 self.steers_written += 1;
-                Word::Steer {
+                Word::Steer(SteerMessage {
                     steer: SteerId::from_bits(self.steers_written),
                     text: text.into(),
                     delivery: talk::delivery_of(delivery),
                     by: by(),
-                }
+                })
             }
             "unsteer" => Word::WithdrawSteer {
                 steer: SteerId::from_bits(rest.parse().unwrap_or(self.steers_written)),
@@ -97,12 +98,12 @@ impl World {
             },
             "resteer" => {
                 let (delivery, text) = rest.split_once(' ').unwrap_or((rest, "Take your time."));
-                Word::ChangeSteer {
+                Word::ChangeSteer(SteerMessage {
                     steer: SteerId::from_bits(self.steers_written),
                     text: text.into(),
                     delivery: talk::delivery_of(delivery),
                     by: by(),
-                }
+                })
             }
             "cancel" => Word::Cancel {
                 by: by(),
@@ -231,11 +232,11 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         }
         "look" => Some(talk::looked(rest)),
         "judged" => Some(talk::judged(rest)),
-        "progress" => Some(Input::Progress {
+        "progress" => Some(Input::Progress(ToolProgress {
             call: call(),
             percent: None,
             message: text.into(),
-        }),
+        })),
         "say" => Some(talk::replied(rest, "", StopReason::EndTurn)),
         "call" => Some(talk::replied("", rest, StopReason::ToolUse)),
         "cut" => Some(talk::replied("I was about to", rest, StopReason::MaxTokens)),
@@ -249,15 +250,15 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         "fail" => one(ToolEnd::Failed),
         "kill" => one(ToolEnd::Interrupted),
         "lose" => one(ToolEnd::Unknown),
-        "found" => Some(Input::Verified {
-            call: call(),
-            finding: match text {
+        "found" => {
+            let finding = match text {
                 "nothing" => Finding::NotHappened,
                 "unknown" => Finding::Unknown,
                 text => Finding::Happened(ToolOutput::text(text)),
-            },
-            blobs: Vec::new(),
-        }),
+            };
+            let call = call();
+            Some(Input::Verified(ToolVerified { call, finding }, Vec::new()))
+        }
         "recover" => Some(Input::Recover),
         "loop" => Some(Input::CrashLoop),
         "missing" => Some(Input::Missing(rest.into())),

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::event::run::Compactor;
+use longhaul_core::event::run::{Compactor, RunPerceived};
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::{Appraisal, Fit, Seen};
+use longhaul_core::event::world::MemoryCompacted;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall, Words};
@@ -18,7 +19,7 @@ use longhaul_core::raw::{Body, Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Micros, Price, Tariff, Usage};
 use longhaul_run::Input;
-use longhaul_run::input::{Compacted, Looked, Perceived, Replied, ToolDone, ToolEnd};
+use longhaul_run::input::{CutOff, Looked, Replied, ToolDone, ToolEnd};
 
 /// What every model of these tests charges.
 pub(crate) const PRICE: Price = Price {
@@ -66,7 +67,7 @@ pub(crate) fn perceived<'a>(words: impl Iterator<Item = &'a str>) -> Input {
     let circles = circles
         .first()
         .map(|word| word["circles=".len()..].parse().unwrap());
-    Input::Perceived(Box::new(Perceived {
+    let seen = RunPerceived {
         system: Body::inline("You are a writer."),
         tools: Body::inline("[]"),
         opening: vec![Message::user("Write a poem.")],
@@ -78,13 +79,13 @@ pub(crate) fn perceived<'a>(words: impl Iterator<Item = &'a str>) -> Input {
         context: BTreeMap::new(),
         supplied: Vec::new(),
         circles,
-        blobs: Vec::new(),
-    }))
+    };
+    Input::Perceived(Box::new(seen), Vec::new())
 }
 
 /// The same with a window of so many tokens, and whoever sums up, if somebody does.
 pub(crate) fn narrow(window_tokens: u64, helper: Option<&str>) -> Input {
-    let Input::Perceived(mut seen) = perceived(["scripted/spare"].into_iter()) else {
+    let Input::Perceived(mut seen, blobs) = perceived(["scripted/spare"].into_iter()) else {
         panic!("what is seen is perceived");
     };
     seen.tariff.window_tokens = window_tokens;
@@ -95,7 +96,7 @@ pub(crate) fn narrow(window_tokens: u64, helper: Option<&str>) -> Input {
             ..tariff()
         },
     });
-    Input::Perceived(seen)
+    Input::Perceived(seen, blobs)
 }
 
 /// Somebody looked again, and saw this; nothing: all is as it was.
@@ -226,16 +227,16 @@ pub(crate) fn interrupted(text: &str) -> Input {
         estimated: true,
         ..USAGE
     };
-    Input::Interrupted {
+    Input::Interrupted(CutOff {
         text: text.into(),
         usage,
         cost: Some(PRICE.of(usage)),
         active: ACTIVE,
-    }
+    })
 }
 
 pub(crate) fn compacted(replaced: usize) -> Input {
-    Input::Compacted(Box::new(Compacted {
+    Input::Compacted(Box::new(MemoryCompacted {
         replaced,
         summary: vec![Message::user("What came before, in short.")],
         usage: USAGE,

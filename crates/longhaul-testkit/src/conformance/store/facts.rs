@@ -8,7 +8,7 @@ use longhaul_core::change::{
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateAnswer, GateExpired, GateRaised};
 use longhaul_core::event::run::{RunAsked, RunCancelled, RunCompleted, RunWaiting};
-use longhaul_core::event::steer::{Delivery, SteerQueued};
+use longhaul_core::event::steer::{Delivery, SteerMessage};
 use longhaul_core::event::world::{ProgressReported, TimerFired};
 use longhaul_core::id::{GateId, RunId, SteerId, TimerId};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, OnTimeout, Scope};
@@ -117,11 +117,7 @@ pub fn cancel_requested() -> Event {
 
 /// What somebody asked.
 pub fn asked() -> RunAsked {
-    RunAsked {
-        by: "cli:anna".to_owned(),
-        reason: String::new(),
-        raise: None,
-    }
+    RunAsked::by("cli:anna")
 }
 
 /// A gate that asks for one yes, for ever.
@@ -205,7 +201,7 @@ pub fn spends(timer: TimerId) -> Change {
 pub fn steers(steer: SteerId, text: &str) -> Batch {
     let by = "cli:anna".to_owned();
     let delivery = Delivery::AfterBatch;
-    let fact = SteerQueued {
+    let fact = SteerMessage {
         steer,
         text: text.to_owned(),
         delivery,

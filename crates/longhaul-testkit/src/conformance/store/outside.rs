@@ -4,7 +4,7 @@
 
 use longhaul_core::change::{Blob, Change, RuleRow};
 use longhaul_core::event::gate::{GateAnswer, GateClosed};
-use longhaul_core::event::steer::{SteerDelivered, SteerQueued, SteerWithdrawn};
+use longhaul_core::event::steer::{SteerDelivered, SteerMessage, SteerWithdrawn};
 use longhaul_core::event::tool::{ToolOutput, ToolSurfaced};
 use longhaul_core::event::world::{BudgetRaised, ChildEnded, RuleAdded, SandboxFact, TimerFired};
 use longhaul_core::event::{Event, Wakes};
@@ -147,7 +147,7 @@ fn facts(world: &World) -> Vec<Event> {
         gate,
         answer: yes("cli:anna"),
     };
-    let queued = SteerQueued {
+    let queued = SteerMessage {
         steer,
         text: "hello".to_owned(),
         delivery: longhaul_core::event::steer::Delivery::Interrupt,
