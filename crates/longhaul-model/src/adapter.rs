@@ -21,9 +21,8 @@ use serde::{Serialize, Serializer};
 use crate::album::{self, Album};
 use crate::arguments::bounded;
 use crate::counts::UsagePaths;
-use crate::exchange::{Codec, Line};
+use crate::exchange::{Codec, Line, Sent};
 use crate::fields::Fields;
-use crate::guess::Guess;
 use crate::http::Http;
 use crate::kept::{Kept, Weighs};
 use crate::pictures::Pictures;
@@ -228,35 +227,6 @@ impl<W: Wire> Adapter<W> {
         self.line.secrets.redact(said).into_owned()
     }
 
-    fn plain_stop(&self, stop: StopReason) -> StopReason {
-        match stop {
-            StopReason::Other(said) => StopReason::Other(self.plain(&said)),
-            StopReason::EndTurn
-            | StopReason::ToolUse
-            | StopReason::MaxTokens
-            | StopReason::PauseTurn
-            | StopReason::Refusal => stop,
-        }
-    }
-
-    fn tariff(&self, ask: &Ask) -> Tariff {
-        let fixed = ask.system.size().saturating_add(ask.tools.size());
-        Tariff {
-            fixed_tokens: fixed.div_ceil(self.tariff.bytes_per_token.max(1)),
-            ..self.tariff
-        }
-    }
-
-    fn guess(&self, ask: &Ask) -> Guess {
-        let tariff = self.tariff(ask);
-        let bytes_per_token = tariff.bytes_per_token.max(1);
-        let asked = weight(ask).div_ceil(bytes_per_token);
-        Guess {
-            input_tokens: tariff.fixed_tokens.saturating_add(asked),
-            bytes_per_token,
-        }
-    }
-
     fn head(&self, ask: &Ask) -> Result<Head, String> {
         let prompt = words(&ask.system, "prompt")?;
         let tools = table::read(words(&ask.tools, "table of tools")?)?;
@@ -324,33 +294,27 @@ impl<W: Wire> Adapter<W> {
 #[async_trait]
 impl<W: Wire> Model for Adapter<W> {
     fn quote(&self, ask: &Ask) -> Quote {
-        let tariff = self.tariff(ask);
-        Quote {
-            hold: tariff.hold(weight(ask), ask.max_tokens),
-            tariff,
-        }
+        Quote::new(self.tariff, ask)
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
-        let (body, guess) = (self.body(ask).await?, self.guess(ask));
+        let sent = Sent {
+            body: self.body(ask).await?,
+            tariff: self.quote(ask).tariff,
+            bytes: ask.bytes(),
+        };
         let mut draft = W::Draft::default();
-        self.line.ask((body, guess), &mut draft, ear).await?;
-        let guess = guess.usage(draft.bytes());
-        let usage = draft.counts().settle(W::USAGE, guess);
+        self.line.ask(&sent, &mut draft, ear).await?;
+        let usage = draft.counts().settle(W::USAGE, sent.used(&draft));
         let Said { reply, stop, model } = draft.finish(self.wire.dialect());
         Ok(Answered {
             reply: Arc::new(reply),
-            stop: self.plain_stop(stop),
+            stop: stop.map_words(|said| self.plain(&said)),
             usage,
             cost: self.tariff.price.map(|price| price.of(usage)),
             model: self.plain_name(model),
         })
     }
-}
-
-/// The bytes of the conversation so far.
-fn weight(ask: &Ask) -> u64 {
-    ask.messages.iter().map(|message| message.bytes()).sum()
 }
 
 fn invalid(why: String) -> Failure {

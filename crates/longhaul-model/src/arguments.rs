@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::exchange::Fault;
@@ -114,28 +114,6 @@ pub(crate) fn bounded(block: Block) -> Option<Block> {
         }),
         Block::Other(raw) => Block::Other(Some(raw).filter(fits)?),
     })
-}
-
-/// A text; anything else in its place counts as nothing.
-pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let raw = <&RawValue>::deserialize(from)?;
-    Ok(serde_json::from_str(raw.get()).ok())
-}
-
-/// A word out of a list: a text, or a number that some servers count the list by.
-pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let raw = <&RawValue>::deserialize(from)?;
-    let number = || {
-        let number = serde_json::from_str::<serde_json::Number>(raw.get()).ok()?;
-        Some(number.to_string())
-    };
-    Ok(serde_json::from_str(raw.get()).ok().or_else(number))
-}
-
-/// A count, or a text that spells one; anything else counts as nothing.
-pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let raw = <&RawValue>::deserialize(from)?;
-    Ok(count_in(raw.get()))
 }
 
 /// The count that a JSON text holds.

@@ -27,14 +27,6 @@ use crate::scripted::pieces;
 pub use crate::cassette::record::{Recorder, Recording};
 pub use crate::cassette::tape::{Header, Tape, TapeError};
 
-/// What a replay charges: nothing, and that is known.
-const FREE: Price = Price {
-    input: 0,
-    output: 0,
-    cached: 0,
-    cache_write: 0,
-};
-
 /// A model that answers from a cassette.
 #[derive(Debug)]
 pub struct CassetteModel {
@@ -124,19 +116,10 @@ impl CassetteModel {
 impl Model for CassetteModel {
     fn quote(&self, ask: &Ask) -> Quote {
         let tariff = Tariff {
-            price: Some(FREE),
+            price: Some(Price::FREE),
             ..Tariff::default()
         };
-        let fixed = ask.system.size().saturating_add(ask.tools.size());
-        let tariff = Tariff {
-            fixed_tokens: fixed.div_ceil(tariff.bytes_per_token),
-            ..tariff
-        };
-        let bytes = ask.messages.iter().map(|message| message.bytes()).sum();
-        Quote {
-            hold: tariff.hold(bytes, ask.max_tokens),
-            tariff,
-        }
+        Quote::new(tariff, ask)
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
@@ -157,15 +140,10 @@ impl Model for CassetteModel {
                     ear.words(piece);
                 }
                 Ok(Answered {
-                    reply: Arc::clone(&replied.reply),
-                    stop: replied.stop.clone(),
-                    usage: replied.usage,
-                    // What was paid was paid when it was recorded.
                     cost: Some(Micros::ZERO),
-                    model: replied.model.clone(),
+                    ..replied.clone()
                 })
             }
-            // There is nobody to be left alone for a while.
             Answer::Failure(failure) => Err(Failure {
                 retry_after: None,
                 ..failure.clone()

@@ -9,16 +9,17 @@ use longhaul_core::failure::Failure;
 use longhaul_core::port::model::Ear;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::Clock;
+use longhaul_core::usage::{Tariff, Usage};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
 use crate::blame::Blame;
 use crate::counts::{Counts, UsagePaths};
-use crate::guess::Guess;
 use crate::http::Http;
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
+use crate::object::Object;
 use crate::sse::{Event, Events};
 
 /// Somebody who puts a reply together from what a provider sends.
@@ -64,6 +65,13 @@ pub(crate) enum Fault {
     TooMuch(String),
 }
 
+/// Passes words on, where there are any.
+pub(crate) fn say(words: &str, ear: &dyn Ear) {
+    if !words.is_empty() {
+        ear.words(words);
+    }
+}
+
 /// The end as some providers say it, and servers that speak as others do say too.
 const DONE: &str = "[DONE]";
 
@@ -95,16 +103,16 @@ pub(crate) fn each<'a>(
     Ok(heed)
 }
 
-/// What an object says it is; one that says nothing is what its event is called.
-pub(crate) fn called(kind: Option<String>, event: &Event) -> Option<String> {
-    kind.filter(|kind| !kind.is_empty())
-        .or_else(|| event.name.clone())
+/// The kind of a frame: as it says itself, or as the event around it is called.
+pub(crate) fn called(frame: &Object<'_>, event: &Event) -> String {
+    let kind = frame.text("type").filter(|kind| !kind.is_empty());
+    kind.or_else(|| event.name.clone()).unwrap_or_default()
 }
 
-/// A part that an event must have.
-pub(crate) fn part<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a str, Fault> {
-    raw.map(RawValue::get)
-        .ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
+/// A field without which a frame means nothing.
+pub(crate) fn part<'a>(frame: &Object<'a>, name: &str) -> Result<&'a str, Fault> {
+    let raw = frame.raw(name).map(RawValue::get);
+    raw.ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
 }
 
 /// What an event says makes no sense.
@@ -125,6 +133,22 @@ pub(crate) struct Line {
     pub(crate) usage: &'static UsagePaths,
 }
 
+/// A question as it is sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) body: Bytes,
+    pub(crate) tariff: Tariff,
+    /// The bytes of the conversation in it.
+    pub(crate) bytes: u64,
+}
+
+impl Sent {
+    /// What was used, about, where the provider does not say it.
+    pub(crate) fn used(&self, codec: &dyn Codec) -> Usage {
+        self.tariff.estimate(self.bytes, codec.bytes())
+    }
+}
+
 /// How hearing ended without a reply.
 enum Ended {
     Trouble(Trouble),
@@ -143,11 +167,14 @@ impl Line {
     /// Sends a question and lets the codec hear the answer to its end.
     pub(crate) async fn ask(
         &self,
-        (body, guess): (Bytes, Guess),
+        question: &Sent,
         codec: &mut dyn Codec,
         ear: &dyn Ear,
     ) -> Result<(), Failure> {
-        let sent = self.http.post(&self.url, &self.headers, body).await;
+        let sent = self
+            .http
+            .post(&self.url, &self.headers, &question.body)
+            .await;
         let mut answer = sent.map_err(|trouble| self.blame().lost(&trouble, None))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if !(200..300).contains(&status) {
@@ -168,11 +195,7 @@ impl Line {
                 Ended::Strange(what, body) => blame.strange(&headers, &what, &body),
             };
             Failure {
-                usage: Some(
-                    codec
-                        .counts()
-                        .so_far(self.usage, guess.usage(codec.bytes())),
-                ),
+                usage: Some(codec.counts().so_far(self.usage, question.used(codec))),
                 ..failure
             }
         })

@@ -91,11 +91,7 @@ impl ScriptedModel {
 #[async_trait]
 impl Model for ScriptedModel {
     fn quote(&self, ask: &Ask) -> Quote {
-        let tariff = reply::tariff(ask, self.tariff);
-        Quote {
-            hold: tariff.hold(reply::bytes(ask), ask.max_tokens),
-            tariff,
-        }
+        Quote::new(self.tariff, ask)
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {

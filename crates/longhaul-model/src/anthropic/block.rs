@@ -5,9 +5,10 @@
 use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 
-use crate::anthropic::wire::Delta;
 use crate::arguments::arguments;
+use crate::exchange::Fault;
 use crate::fields::{Fields, Later};
+use crate::object::Object;
 
 /// A block that may still grow.
 #[derive(Debug)]
@@ -111,32 +112,44 @@ impl Open {
         }
     }
 
-    /// Grows by a delta, and says which words of it are for the reader.
-    pub(super) fn grow<'a>(&mut self, delta: &'a Delta<'_>, raw: &str) -> &'a str {
-        match (&mut self.kind, delta.kind.as_str()) {
+    /// Grows by a delta of this kind, and says which words of it are for the reader, and
+    /// how many bytes it has.
+    pub(super) fn grow(
+        &mut self,
+        kind: &str,
+        delta: &Object<'_>,
+        raw: &str,
+    ) -> Result<(String, u64), Fault> {
+        let field = match kind {
+            "text_delta" => "text",
+            "thinking_delta" => "thinking",
+            "signature_delta" => "signature",
+            "input_json_delta" => "partial_json",
+            _ => "",
+        };
+        let more = delta.said(field)?.unwrap_or_default();
+        let bytes = more.len() as u64;
+        match (&mut self.kind, kind) {
             (Kind::Text(text), "text_delta") => {
-                let more = delta.text.as_deref().unwrap_or_default();
-                text.push_str(more);
-                return more;
+                text.push_str(&more);
+                return Ok((more, bytes));
             }
-            (Kind::Thinking { text, .. }, "thinking_delta") => {
-                text.push_str(delta.thinking.as_deref().unwrap_or_default());
-            }
+            (Kind::Thinking { text, .. }, "thinking_delta") => text.push_str(&more),
             (Kind::Thinking { signature, .. }, "signature_delta") => {
-                signature.clone_from(&delta.signature);
+                *signature = (!more.is_empty()).then_some(more);
             }
             (Kind::Call { json, .. } | Kind::Other { json, .. }, "input_json_delta") => {
-                json.push_str(delta.partial_json.as_deref().unwrap_or_default());
+                json.push_str(&more);
             }
             (_, "citations_delta") => {
-                let citation = delta.citation.map(|raw| format!("[{}]", raw.get()));
+                let citation = delta.raw("citation").map(|raw| format!("[{}]", raw.get()));
                 if let Some(Ok(citation)) = citation.map(RawJson::parse) {
                     self.later.add("citations", citation);
                 }
             }
             _ => self.grow_unknown(raw),
         }
-        ""
+        Ok((String::new(), bytes))
     }
 
     fn grow_unknown(&mut self, raw: &str) {

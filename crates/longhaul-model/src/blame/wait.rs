@@ -2,6 +2,7 @@
 //!
 //! Never: longer than a day, whatever a header says; and the time is handed in.
 
+use jiff::SignedDuration;
 use jiff::fmt::rfc2822;
 use longhaul_core::time::{Millis, Timestamp};
 use reqwest::header::HeaderMap;
@@ -63,8 +64,8 @@ fn span(text: &str, now: Timestamp) -> Option<Millis> {
             _ => millis(seconds * 1e3),
         };
     }
-    if let Some(span) = units(text) {
-        return millis(span);
+    if let Ok(span) = text.parse::<SignedDuration>() {
+        return millis(span.as_secs_f64() * 1e3);
     }
     // The end of the last year lies beyond what can be read, and is what servers
     // say when they mean never. An earlier leap year has the same days.
@@ -95,29 +96,4 @@ fn number(text: &str) -> Option<f64> {
 /// Milliseconds, rounded up: to ask too early is to be told to wait again.
 fn millis(millis: f64) -> Option<Millis> {
     (millis >= 0.0).then(|| Millis(millis.ceil() as u64))
-}
-
-/// The milliseconds of a text such as `1h2m3.5s` or `350ms`.
-fn units(text: &str) -> Option<f64> {
-    let mut rest = text;
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let count: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest
-            .find(|letter: char| letter.is_ascii_digit())
-            .unwrap_or(rest.len());
-        total += count
-            * match &rest[..unit] {
-                "ms" => 1.0,
-                "s" => 1e3,
-                "m" => 60e3,
-                "h" => 3_600e3,
-                "d" => 86_400e3,
-                _ => return None,
-            };
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(total)
 }

@@ -4,13 +4,10 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Take};
 use std::path::Path;
-use std::sync::Arc;
 
-use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::message::{Reply, StopReason};
+use longhaul_core::failure::Failure;
 use longhaul_core::port::model::{Answered, Ask};
 use longhaul_core::raw::{Body, RawJson};
-use longhaul_core::usage::{Micros, Usage};
 use serde::{Deserialize, Serialize};
 
 /// The format that is written and read.
@@ -75,47 +72,21 @@ pub(super) struct Question {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    Reply(Replied),
+    Reply(Answered),
     Failure(Failure),
     /// A person did not let the model end.
     CutOff,
-}
-
-/// A whole reply.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Replied {
-    pub(super) reply: Arc<Reply>,
-    pub(super) stop: StopReason,
-    pub(super) usage: Usage,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cost: Option<Micros>,
-    pub(super) model: String,
 }
 
 impl Answer {
     /// What is put on a tape for this; none: nobody answered.
     pub(super) fn of(heard: &Result<Answered, Failure>) -> Option<Self> {
         match heard {
-            Ok(answered) => Some(Self::Reply(Replied {
-                reply: Arc::clone(&answered.reply),
-                stop: answered.stop.clone(),
-                usage: answered.usage,
-                cost: answered.cost,
-                model: answered.model.clone(),
-            })),
-            Err(failure) => match failure.class {
-                FailureClass::Lost | FailureClass::Stopped => None,
-                FailureClass::RateLimit
-                | FailureClass::Overloaded
-                | FailureClass::Timeout
-                | FailureClass::Network
-                | FailureClass::Server
-                | FailureClass::ContextOverflow
-                | FailureClass::Auth
-                | FailureClass::InvalidRequest
-                | FailureClass::Refused
-                | FailureClass::Quota => Some(Self::Failure(failure.clone())),
-            },
+            Ok(answered) => Some(Self::Reply(answered.clone())),
+            Err(failure) => {
+                let failure = Some(failure).filter(|failure| failure.class.counts());
+                failure.cloned().map(Self::Failure)
+            }
         }
     }
 }
@@ -226,6 +197,18 @@ impl Tape {
     }
 }
 
+impl TapeError {
+    fn unreadable(path: &Path, why: std::io::Error) -> Self {
+        let path = path.display().to_string();
+        Self::Unreadable { path, why }
+    }
+
+    fn strange(path: &Path, line: usize, why: String) -> Self {
+        let path = path.display().to_string();
+        Self::Strange { path, line, why }
+    }
+}
+
 /// A file that is read line by line.
 struct Reading<'a> {
     path: &'a Path,
@@ -235,17 +218,10 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn open(path: &'a Path) -> Result<Self, TapeError> {
-        let unreadable = |why| TapeError::Unreadable {
-            path: path.display().to_string(),
-            why,
-        };
+        let unreadable = |why| TapeError::unreadable(path, why);
+        let strange = |why| TapeError::strange(path, 1, why);
         // Whoever opens a pipe waits for its other end.
         let about = std::fs::metadata(path).map_err(unreadable)?;
-        let strange = |why| TapeError::Strange {
-            path: path.display().to_string(),
-            line: 1,
-            why,
-        };
         if !about.is_file() {
             return Err(strange("this is no file".to_owned()));
         }
@@ -267,19 +243,12 @@ impl<'a> Reading<'a> {
     fn line(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
         let mut line = Vec::new();
         let read = self.lines.read_until(b'\n', &mut line);
-        let read = read.map_err(|why| TapeError::Unreadable {
-            path: self.path.display().to_string(),
-            why,
-        })?;
+        let read = read.map_err(|why| TapeError::unreadable(self.path, why))?;
         self.number += 1;
         Ok((read > 0).then_some(line))
     }
 
     fn strange(&self, why: String) -> TapeError {
-        TapeError::Strange {
-            path: self.path.display().to_string(),
-            line: self.number,
-            why,
-        }
+        TapeError::strange(self.path, self.number, why)
     }
 }

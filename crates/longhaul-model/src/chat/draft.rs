@@ -2,7 +2,7 @@
 //!
 //! Never: finished before the server says why the model stopped.
 
-use longhaul_core::message::{Block, Thinking, Words};
+use longhaul_core::message::{Block, Thinking};
 use longhaul_core::port::model::Ear;
 use longhaul_core::raw::RawJson;
 use serde_json::Value;
@@ -12,11 +12,12 @@ use crate::adapter::{Draft, Said, reply};
 use crate::arguments::says;
 use crate::chat::calls::Calls;
 use crate::chat::details::Details;
-use crate::chat::wire::{Choice, Frame, broken_off, stop};
+use crate::chat::wire::{self, broken_off, error_of, is_first, stop};
 use crate::chat::wire::{FIELD, REASONING, REASONING_CONTENT, USAGE};
 use crate::counts::Counts;
 use crate::exchange::{Codec, Fault, Heed};
 use crate::fields::{Fields, Later};
+use crate::object::Object;
 use crate::sse::Event;
 
 const DONE: &str = "[DONE]";
@@ -85,13 +86,12 @@ impl Thought {
 
 impl Reading {
     /// Hears a frame, and says whether anything of the reply was in it.
-    fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<bool, Fault> {
-        let model = frame.model.map(|model| serde_json::from_str(model.get()));
-        if let Some(Ok(model)) = model.filter(|_| self.model.is_none()) {
-            self.model = Some(model).filter(|name: &String| !name.is_empty());
+    fn hear(&mut self, frame: &Object<'_>, ear: &dyn Ear) -> Result<bool, Fault> {
+        if self.model.is_none() {
+            self.model = frame.text("model").filter(|name| !name.is_empty());
         }
-        let mut moved = self.count(frame.usage);
-        for choice in choices(frame)?.iter().filter(|choice| choice.is_first()) {
+        let mut moved = self.count(frame.raw("usage"));
+        for choice in choices(frame)?.iter().filter(|choice| is_first(choice)) {
             moved |= self.choice(choice, ear)?;
         }
         Ok(moved)
@@ -104,26 +104,25 @@ impl Reading {
         usage.is_some()
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, ear: &dyn Ear) -> Result<bool, Fault> {
-        if let Some(error) = choice.error() {
+    fn choice(&mut self, choice: &Object<'_>, ear: &dyn Ear) -> Result<bool, Fault> {
+        if let Some(error) = error_of(choice) {
             return Err(Fault::Told(error));
         }
         let before = self.bytes;
-        let counted = self.count(choice.usage);
-        if let Some(delta) = choice.delta.filter(|delta| says(delta)) {
+        let counted = self.count(choice.raw("usage"));
+        if let Some(delta) = choice.raw("delta").filter(|delta| says(delta)) {
             self.delta(delta.get(), false, ear)?;
-        } else if let Some(message) = choice.message {
+        } else if let Some(message) = choice.raw("message") {
             self.delta(message.get(), true, ear)?;
         }
-        let reason = choice.finish_reason.as_deref();
+        let reason = choice.word("finish_reason");
         let reason = reason.filter(|reason| !reason.is_empty());
-        if let Some(error) = reason.and_then(broken_off) {
+        if let Some(error) = reason.as_deref().and_then(broken_off) {
             return Err(Fault::Told(error));
         }
-        if let Some(reason) = reason {
-            self.reason = Some(reason.to_owned());
-        }
-        Ok(counted || reason.is_some() || self.bytes > before)
+        let is_over = reason.is_some();
+        self.reason = reason.or_else(|| self.reason.take());
+        Ok(counted || is_over || self.bytes > before)
     }
 
     /// Hears what is added to the message, or all of it at once.
@@ -205,12 +204,7 @@ impl Draft for Reading {
             extra.set(DETAILS, details);
         }
         self.later.settle(&mut extra);
-        let words = (!self.text.is_empty()).then(|| {
-            Block::Text(Words {
-                text: self.text.into(),
-                extra: None,
-            })
-        });
+        let words = (!self.text.is_empty()).then(|| Block::text(self.text));
         let mut blocks: Vec<Block> = self.thought.close().into_iter().collect();
         blocks.extend(extra.raw().map(Block::Other));
         blocks.extend(words);
@@ -241,8 +235,8 @@ impl Codec for Reading {
             data: before.trim_end().to_owned(),
             ..event.clone()
         });
-        let frames = lines.as_ref().unwrap_or(event).read::<Frame<'_>>();
-        if is_error || matches!(&frames, Ok(frames) if frames.iter().any(Frame::is_error)) {
+        let frames = lines.as_ref().unwrap_or(event).read::<Object<'_>>();
+        if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error)) {
             return Err(Fault::Told(event.data.clone()));
         }
         let frames =
@@ -260,13 +254,13 @@ impl Codec for Reading {
 
     fn whole(&mut self, text: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let strange = || Fault::Nonsense("neither a stream nor a completion".to_owned());
-        let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| strange())?;
+        let frame = Object::read(text).map_err(|_| strange())?;
         let choices = choices(&frame).map_err(|_| strange())?;
-        if frame.is_error() {
+        if wire::is_error(&frame) {
             return Err(Fault::Told(text.to_owned()));
         }
-        let is_reply = |choice: &Choice<'_>| {
-            choice.is_first() && (choice.message.is_some() || choice.error().is_some())
+        let is_reply = |choice: &Object<'_>| {
+            is_first(choice) && (choice.raw("message").is_some() || error_of(choice).is_some())
         };
         if !choices.iter().any(is_reply) {
             return Err(strange());
@@ -287,8 +281,8 @@ impl Codec for Reading {
     }
 }
 
-fn choices<'a>(frame: &Frame<'a>) -> Result<Vec<Choice<'a>>, Fault> {
-    let Some(choices) = frame.choices else {
+fn choices<'a>(frame: &Object<'a>) -> Result<Vec<Object<'a>>, Fault> {
+    let Some(choices) = frame.raw("choices") else {
         return Ok(Vec::new());
     };
     serde_json::from_str(choices.get())

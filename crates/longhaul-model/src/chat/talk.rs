@@ -29,46 +29,34 @@ const NOTHING: &str = "[nothing]";
 /// What stands in a result for a picture: only a user may show one.
 const SHOWN_BELOW: &str = "[a picture, shown below]";
 
-/// How a piece is put into the list of messages. What users say stands in pieces, because
-/// only their last piece decides whether they are one text or a list of parts.
+/// What a piece is: always a whole message, written once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A whole message.
-    Message,
-    /// Words of a user, as a JSON string.
-    Words,
-    /// A picture, as a part of a user's message.
-    Picture,
+    /// Of a user. Several in a row are sent as one.
+    User,
+    /// Of anybody else.
+    Other,
 }
 
 impl Tongue for Completions {
     type Kind = Kind;
 
     fn user(&self, page: &mut Page<'_, Kind>, parts: &[Part]) {
-        for part in parts.iter().filter(|part| says_something(part)) {
-            match part {
-                Part::Text(words) => page.add(Kind::Words, words),
-                Part::Image(image) => match self.seen(page.album, image) {
-                    None => page.add(Kind::Words, &in_words(image)),
-                    Some(data) => {
-                        let url = format!("data:{};base64,{data}", image.media_type);
-                        let url = Fields::default().with("url", &url);
-                        let picture = Fields::of_type("image_url").with("image_url", &url);
-                        page.add(Kind::Picture, &picture);
-                    }
-                },
-            }
+        let parts = parts.iter().filter(|part| says_something(part));
+        let parts: Vec<RawJson> = parts.map(|part| self.said(page.album, part)).collect();
+        if !parts.is_empty() {
+            page.add(Kind::User, &message("user", &content(parts)));
         }
     }
 
     fn result(&self, page: &mut Page<'_, Kind>, id: &str, result: &ToolResult) {
         let words = self.result_words(result, page.album);
-        page.add(Kind::Message, &call_result(id, &words));
+        page.add(Kind::Other, &call_result(id, &words));
     }
 
     fn missing_result(&self, page: &mut Page<'_, Kind>, id: &str) {
         let words = format!("error: {NO_RESULT}");
-        page.add(Kind::Message, &call_result(id, &words));
+        page.add(Kind::Other, &call_result(id, &words));
     }
 
     fn reply(&self, page: &mut Page<'_, Kind>, reply: &Reply) {
@@ -112,7 +100,7 @@ impl Tongue for Completions {
             .into_iter()
             .fold(turn, |turn, extra| turn.with_fields(Some(extra)));
         let turn = turn.with_some("tool_calls", (!calls.is_empty()).then_some(&calls));
-        page.add(Kind::Message, &turn);
+        page.add(Kind::Other, &turn);
     }
 
     fn said_behind(&self, paid: &[(Owed, &ToolResult)], album: &Album) -> Vec<Vec<Part>> {
@@ -139,6 +127,21 @@ impl Completions {
     }
 
     /// A call under the id it goes by.
+    /// A piece of what a user says: a text, or a part that shows a picture.
+    fn said(&self, album: &Album, part: &Part) -> RawJson {
+        match part {
+            Part::Text(words) => RawJson::of(words),
+            Part::Image(image) => match self.seen(album, image) {
+                None => RawJson::of(&in_words(image)),
+                Some(data) => {
+                    let url = format!("data:{};base64,{data}", image.media_type);
+                    let url = Fields::default().with("url", &url);
+                    RawJson::of(&Fields::of_type("image_url").with("image_url", &url))
+                }
+            },
+        }
+    }
+
     fn call(&self, id: &str, call: &ToolCall) -> Fields {
         let is_object = call.input.as_str().starts_with('{');
         let arguments = match self.quirks.json_arguments && !is_object {
@@ -196,35 +199,38 @@ fn call_result(id: &str, words: &str) -> Fields {
 /// All messages behind the prompt.
 pub(super) fn messages(parts: &Parts<'_, Kind>) -> Vec<RawJson> {
     let pieces: Vec<&Piece<Kind>> = parts.pieces().collect();
-    let of_one = |one: &&Piece<Kind>, next: &&Piece<Kind>| {
-        one.kind != Kind::Message && next.kind != Kind::Message
-    };
+    let of_one =
+        |one: &&Piece<Kind>, next: &&Piece<Kind>| one.kind == Kind::User && next.kind == Kind::User;
     let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
-        [whole] if whole.kind == Kind::Message => whole.json.clone(),
-        said => RawJson::of(&message("user", &content(said))),
+        [whole] => whole.json.clone(),
+        said => {
+            let parts = said.iter().flat_map(|piece| contents(&piece.json));
+            RawJson::of(&message("user", &content(parts.collect())))
+        }
     });
     messages.collect()
 }
 
+/// What a user's message holds: its one text, or its parts.
+fn contents(message: &RawJson) -> Vec<RawJson> {
+    let content = Fields::read(message.as_str()).and_then(|mut fields| fields.take("content"));
+    let content = content.unwrap_or_else(RawJson::null);
+    serde_json::from_str(content.as_str()).unwrap_or_else(|_| vec![content])
+}
+
 /// What users said in a row: one text where it is but words, because not all servers read
 /// lists.
-fn content(said: &[&Piece<Kind>]) -> RawJson {
-    let is_words = said.iter().all(|piece| piece.kind == Kind::Words);
-    match said {
-        [words] if is_words => words.json.clone(),
-        _ if is_words => {
-            let texts = said.iter();
-            let texts = texts.filter_map(|piece| serde_json::from_str(piece.json.as_str()).ok());
-            RawJson::of(&texts.collect::<Vec<String>>().join("\n\n"))
-        }
-        _ => {
-            let parts = said.iter().map(|piece| match piece.kind {
-                Kind::Words => RawJson::of(&Fields::of_type("text").with("text", &piece.json)),
-                Kind::Picture | Kind::Message => piece.json.clone(),
-            });
-            RawJson::of(&parts.collect::<Vec<_>>())
-        }
+fn content(mut said: Vec<RawJson>) -> RawJson {
+    let texts = said
+        .iter()
+        .map(|one| serde_json::from_str(one.as_str()).ok());
+    if let Some(texts) = texts.collect::<Option<Vec<String>>>() {
+        return RawJson::of(&texts.join("\n\n"));
     }
+    for one in said.iter_mut().filter(|one| one.as_str().starts_with('"')) {
+        *one = RawJson::of(&Fields::of_type("text").with("text", one));
+    }
+    RawJson::of(&said)
 }
 
 /// The field that a thought goes back under; none: it came in another way.
@@ -236,4 +242,35 @@ fn field(thought: &Thinking) -> Option<&'static str> {
     [REASONING, REASONING_CONTENT]
         .into_iter()
         .find(|known| *known == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longhaul_core::message::Message;
+
+    use super::*;
+    use crate::chat::quirks::Quirks;
+    use crate::talk::Talk;
+
+    #[test]
+    fn what_a_user_says_is_written_once() {
+        let wire = Completions::new("chat".to_owned(), Quirks::default());
+        let message = Arc::new(Message::user("hello"));
+        let mut talk = Talk::default();
+        talk.add(&wire, &message, &Album::default());
+        let parts = Parts {
+            model: "poem",
+            max_tokens: 1,
+            fields: None,
+            prompt: None,
+            tools: None,
+            entries: &talk.entries,
+            closing: &[],
+        };
+        let (first, second) = (messages(&parts), messages(&parts));
+        assert_eq!(first[0].as_str(), r#"{"role":"user","content":"hello"}"#);
+        assert!(std::ptr::eq(first[0].as_str(), second[0].as_str()));
+    }
 }

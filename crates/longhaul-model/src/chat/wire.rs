@@ -3,13 +3,12 @@
 //! Never: refuses a field or a word that it does not know.
 
 use longhaul_core::message::StopReason;
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
-use crate::arguments::{count, says, word};
+use crate::arguments::says;
 use crate::chat::quirks::Quirks;
 use crate::counts::UsagePaths;
+use crate::object::Object;
 
 /// The Chat Completions API of one provider.
 #[derive(Debug)]
@@ -58,57 +57,22 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 64;
 
-/// One chunk, or a whole completion: they differ in what a choice holds.
-#[derive(Debug, Deserialize)]
-pub(super) struct Frame<'a> {
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) choices: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) usage: Option<&'a RawValue>,
+/// Whether a frame is an error, in any of the ways servers say so.
+pub(super) fn is_error(frame: &Object<'_>) -> bool {
+    let named = frame.raw("object");
+    let named = named.is_some_and(|kind| kind.get() == r#""error""#);
+    named || frame.raw("error").is_some_and(says)
 }
 
-impl Frame<'_> {
-    /// Whether it says that something failed.
-    pub(super) fn is_error(&self) -> bool {
-        let named = self.object.is_some_and(|kind| kind.get() == r#""error""#);
-        named || self.error.is_some_and(says)
-    }
+/// Whether a choice is the one that was asked for.
+pub(super) fn is_first(choice: &Object<'_>) -> bool {
+    choice.count("index").is_none_or(|index| index == 0)
 }
 
-/// One of the replies of a frame. Only the first was asked for.
-#[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
-    #[serde(default, deserialize_with = "count")]
-    index: Option<u64>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) delta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) message: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "word")]
-    pub(super) finish_reason: Option<String>,
-    /// Where Moonshot counts.
-    #[serde(borrow, default)]
-    pub(super) usage: Option<&'a RawValue>,
-}
-
-impl Choice<'_> {
-    pub(super) fn is_first(&self) -> bool {
-        self.index.is_none_or(|index| index == 0)
-    }
-
-    /// The error, as if it stood where it belongs.
-    pub(super) fn error(&self) -> Option<String> {
-        let error = self.error.filter(|error| says(error))?;
-        Some(format!(r#"{{"error":{}}}"#, error.get()))
-    }
+/// The error that stands in the place of a choice's end.
+pub(super) fn error_of(choice: &Object<'_>) -> Option<String> {
+    let error = choice.raw("error").filter(|error| says(error))?;
+    Some(format!(r#"{{"error":{}}}"#, error.get()))
 }
 
 /// Why the model stopped. Servers say `stop` where they mean calls, and the

@@ -6,6 +6,10 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+/// The usual cause of a client that can't be made.
+const NO_CERTIFICATES: &str = "mostly the machine's certificates are missing: install \
+    ca-certificates, or name a file of them in SSL_CERT_FILE";
+
 /// Why no whole answer came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
@@ -13,7 +17,7 @@ pub enum Trouble {
     #[error("the base URL can't be used: {0}")]
     Address(String),
     /// No client can be made, mostly because the machine has no certificates.
-    #[error("no secure connection can be made here: {0}")]
+    #[error("no secure connection can be made here: {0}; {NO_CERTIFICATES}")]
     Client(String),
     /// No connection came about.
     #[error("no connection: {0}")]

@@ -3,11 +3,12 @@
 //! Never: keeps a picture or a file. Only their place is counted.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
 use longhaul_core::id::CallId;
-use longhaul_core::message::{Block, ImageRef, Message, Part, Reply, ToolCall, ToolResult, Words};
+use longhaul_core::message::{Block, ImageRef, Message, Part, Reply, ToolCall, ToolResult};
 use longhaul_core::raw::{BlobRef, Hash, RawJson};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,38 +29,7 @@ pub(crate) struct Heard<'a> {
     pub(crate) tools: &'a str,
     pub(crate) messages: Arc<Vec<Arc<Message>>>,
     /// What Responses says back.
-    pub(crate) echo: Echo<'a>,
-}
-
-/// Fields of a request that stand in its response again.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Echo<'a> {
-    #[serde(borrow, default)]
-    pub(crate) instructions: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) max_output_tokens: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) previous_response_id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) metadata: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) parallel_tool_calls: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) reasoning: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) store: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) temperature: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) text: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) tool_choice: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) tools: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) top_p: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(crate) truncation: Option<&'a RawValue>,
+    pub(crate) echo: BTreeMap<String, &'a RawValue>,
 }
 
 /// A conversation as it is read, message by message.
@@ -157,7 +127,7 @@ impl<'a> Inside<'a> {
     /// What an assistant said with it.
     pub(crate) fn blocks(self) -> Vec<Block> {
         match self {
-            Self::Text(text) => vec![words(text)],
+            Self::Text(text) => vec![Block::text(text)],
             Self::Parts(pieces) => pieces.into_iter().filter_map(Piece::block).collect(),
         }
     }
@@ -192,19 +162,11 @@ impl Piece<'_> {
 
     fn block(self) -> Option<Block> {
         match (self.text, self.input) {
-            (Some(text), _) => Some(words(text)),
+            (Some(text), _) => Some(Block::text(text)),
             (None, Some(input)) => Some(call(self.name.as_deref(), input.get())),
             (None, None) => None,
         }
     }
-}
-
-/// Words that an assistant said.
-pub(crate) fn words(text: impl Into<Arc<str>>) -> Block {
-    Block::Text(Words {
-        text: text.into(),
-        extra: None,
-    })
 }
 
 /// A call that an assistant made. Only its length is of interest.

@@ -13,9 +13,10 @@ use crate::arguments::{check_count, says};
 use crate::counts::Counts;
 use crate::exchange::{Codec, Fault, Heed, called, each, no_json, part};
 use crate::fields::Fields;
+use crate::object::Object;
 use crate::responses::blocks::spoken;
 use crate::responses::item::Open;
-use crate::responses::wire::{Ending, Frame, Letter, Piece, USAGE};
+use crate::responses::wire::{Ending, Piece, USAGE};
 use crate::sse::Event;
 
 /// What is told of a failure that comes without an error.
@@ -35,8 +36,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn hear(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
-        match frame.kind.as_deref().unwrap_or_default() {
+    fn hear(&mut self, kind: &str, frame: &Object<'_>, ear: &dyn Ear) -> Result<Heed, Fault> {
+        match kind {
             "response.created" | "response.in_progress" => self.begin(frame),
             "response.output_item.added" => self.open(frame, ear)?,
             "response.output_item.done" => self.close(frame, ear)?,
@@ -55,14 +56,14 @@ impl Reading {
     }
 
     /// Hears the beginning, which a reply can do without.
-    fn begin(&mut self, frame: &Frame<'_>) {
-        let letter = frame.response.map(|raw| serde_json::from_str(raw.get()));
-        if let Some(Ok(Letter { model, .. })) = letter {
-            self.model = model.or_else(|| self.model.take());
-        }
+    fn begin(&mut self, frame: &Object<'_>) {
+        let model = frame
+            .object("response")
+            .and_then(|response| response.text("model"));
+        self.model = model.or_else(|| self.model.take());
     }
 
-    fn open(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+    fn open(&mut self, frame: &Object<'_>, ear: &dyn Ear) -> Result<(), Fault> {
         let (item, at) = self.item(frame)?;
         // A piece of it may have come before it.
         let late = self.find(&at).filter(|place| {
@@ -74,7 +75,7 @@ impl Reading {
         Ok(())
     }
 
-    fn close(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+    fn close(&mut self, frame: &Object<'_>, ear: &dyn Ear) -> Result<(), Fault> {
         let (item, at) = self.item(frame)?;
         let found = self.find(&at);
         let before = found.and_then(|place| self.items.get(place));
@@ -87,10 +88,10 @@ impl Reading {
         Ok(())
     }
 
-    fn part(&mut self, frame: &Frame<'_>, ear: &dyn Ear) -> Result<(), Fault> {
-        let place = frame.content_index.unwrap_or(0);
+    fn part(&mut self, frame: &Object<'_>, ear: &dyn Ear) -> Result<(), Fault> {
+        let place = frame.count("content_index").unwrap_or(0);
         // Other parts come again: with their item, or as the pieces of a thought.
-        if let Some((piece, text)) = frame.part.and_then(|part| spoken(part.get())) {
+        if let Some((piece, text)) = frame.raw("part").and_then(|part| spoken(part.get())) {
             self.at(frame, piece)?.set((piece, place), text, ear);
         }
         Ok(())
@@ -98,23 +99,22 @@ impl Reading {
 
     fn grow(
         &mut self,
-        frame: &Frame<'_>,
+        frame: &Object<'_>,
         piece: Piece,
         whole: bool,
         ear: &dyn Ear,
     ) -> Result<(), Fault> {
-        let place = frame.summary_index.or(frame.content_index).unwrap_or(0);
+        let place = frame.count("summary_index");
+        let place = place.or_else(|| frame.count("content_index")).unwrap_or(0);
         match whole {
             true => {
-                let text: Option<String> = read(piece.whole(frame), "text")?;
-                if let Some(text) = text {
+                if let Some(text) = frame.said(piece.whole())? {
                     self.at(frame, piece)?.set((piece, place), text, ear);
                 }
             }
             false => {
-                _ = part(frame.delta, "delta")?;
-                let more: Option<String> = read(frame.delta, "delta")?;
-                let more = more.unwrap_or_default();
+                _ = part(frame, "delta")?;
+                let more = frame.said("delta")?.unwrap_or_default();
                 self.at(frame, piece)?.grow((piece, place), &more, ear);
             }
         }
@@ -122,20 +122,20 @@ impl Reading {
     }
 
     /// The item of an event, and where it belongs.
-    fn item(&self, frame: &Frame<'_>) -> Result<(RawJson, At), Fault> {
-        let item = object(part(frame.item, "item")?)?;
+    fn item(&self, frame: &Object<'_>) -> Result<(RawJson, At), Fault> {
+        let item = object(part(frame, "item")?)?;
         let at = At {
-            index: frame.output_index,
-            id: id(&item).or_else(|| frame.item_id.clone()),
+            index: frame.count("output_index"),
+            id: id(&item).or_else(|| frame.text("item_id")),
         };
         Ok((item, at))
     }
 
     /// The item that a piece belongs to; it may begin with it.
-    fn at(&mut self, frame: &Frame<'_>, piece: Piece) -> Result<&mut Open, Fault> {
+    fn at(&mut self, frame: &Object<'_>, piece: Piece) -> Result<&mut Open, Fault> {
         let at = At {
-            index: frame.output_index,
-            id: frame.item_id.clone(),
+            index: frame.count("output_index"),
+            id: frame.text("item_id"),
         };
         let found = self.find(&at).filter(|place| {
             let found = self.items.get(*place);
@@ -181,26 +181,31 @@ impl Reading {
             .ok_or_else(|| Fault::Nonsense("an item that is nowhere".to_owned()))
     }
 
-    fn end(&mut self, frame: &Frame<'_>, ended: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
-        let letter: Option<Letter<'_>> = read(frame.response, "response")?;
-        self.settle(letter.unwrap_or_default(), ended, ear)?;
+    fn end(&mut self, frame: &Object<'_>, ended: &str, ear: &dyn Ear) -> Result<Heed, Fault> {
+        let response = frame.raw("response").map(|raw| Object::read(raw.get()));
+        let response = response.transpose();
+        let response = response
+            .map_err(|bad| Fault::Nonsense(format!("the `response` of an event: {bad}")))?;
+        self.settle(&response.unwrap_or_default(), ended, ear)?;
         Ok(Heed::Over)
     }
 
     /// Hears the response as it stands at its end.
-    fn settle(&mut self, letter: Letter<'_>, ended: &str, ear: &dyn Ear) -> Result<(), Fault> {
-        let (output, reason) = (letter.output().unwrap_or_default(), letter.reason());
-        self.model = letter.model.or_else(|| self.model.take());
-        if let Some(usage) = letter.usage {
+    fn settle(&mut self, letter: &Object<'_>, ended: &str, ear: &dyn Ear) -> Result<(), Fault> {
+        let output = letter.list("output").unwrap_or_default();
+        let details = letter.object("incomplete_details");
+        let reason = details.and_then(|details| details.word("reason"));
+        self.model = letter.text("model").or_else(|| self.model.take());
+        if let Some(usage) = letter.raw("usage") {
             self.counts.hear(&USAGE, usage.get());
         }
         let unsettled = ["in_progress", "queued"];
         let status = letter
-            .status
+            .text("status")
             .filter(|status| !unsettled.contains(&status.as_str()));
         let status = status.unwrap_or_else(|| ended.to_owned());
         if status == "failed" || ended == "failed" {
-            let error = letter.error.map_or(NO_ERROR, RawValue::get);
+            let error = letter.raw("error").map_or(NO_ERROR, RawValue::get);
             return Err(Fault::Told(error.to_owned()));
         }
         self.take_output(&output, ear)?;
@@ -262,37 +267,36 @@ impl Draft for Reading {
 impl Codec for Reading {
     fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault> {
         each(event, |raw| {
-            let mut frame: Frame<'_> = serde_json::from_str(raw.get()).map_err(no_json)?;
-            frame.kind = called(frame.kind, event);
-            let kind = frame.kind.as_deref().unwrap_or_default();
-            let nameless = kind.is_empty() && frame.error.is_some_and(says);
-            if nameless || matches!(kind, "error" | "response.error") {
+            let frame = Object::read(raw.get()).map_err(no_json)?;
+            let kind = called(&frame, event);
+            let nameless = kind.is_empty() && frame.raw("error").is_some_and(says);
+            if nameless || matches!(&*kind, "error" | "response.error") {
                 return Err(Fault::Told(raw.get().to_owned()));
             }
-            self.hear(&frame, ear)
+            self.hear(&kind, &frame, ear)
         })
     }
 
     fn whole(&mut self, text: &str, ear: &dyn Ear) -> Result<(), Fault> {
         let strange = || Fault::Nonsense("neither a stream nor a response".to_owned());
-        let letter: Letter<'_> = serde_json::from_str(text).map_err(|_| strange())?;
-        let status = letter.status.as_deref();
-        if letter.kind.as_deref() == Some("error") {
+        let letter = Object::read(text).map_err(|_| strange())?;
+        let has_output = letter.list("output").is_some();
+        if letter.text("type").as_deref() == Some("error") {
             return Err(Fault::Told(text.to_owned()));
         }
-        match (status, letter.error) {
+        match (letter.text("status").as_deref(), letter.raw("error")) {
             (Some("in_progress" | "queued"), _) => {
                 let what = "a response that is not finished";
                 return Err(Fault::Nonsense(what.to_owned()));
             }
             (Some("failed"), _) => {}
-            (_, Some(error)) if letter.output().is_none() && says(error) => {
+            (_, Some(error)) if !has_output && says(error) => {
                 return Err(Fault::Told(format!(r#"{{"error":{}}}"#, error.get())));
             }
-            (_, _) if letter.output().is_none() => return Err(strange()),
+            (_, _) if !has_output => return Err(strange()),
             (_, _) => {}
         }
-        self.settle(letter, "completed", ear)
+        self.settle(&letter, "completed", ear)
     }
 
     fn counts(&self) -> Counts {
@@ -315,13 +319,4 @@ fn object(raw: &str) -> Result<RawJson, Fault> {
 fn id(item: &RawJson) -> Option<String> {
     let id = Fields::read(item.as_str())?.take_text("id");
     id.filter(|id| !id.is_empty())
-}
-
-fn read<'a, T: serde::Deserialize<'a>>(
-    raw: Option<&'a RawValue>,
-    name: &str,
-) -> Result<Option<T>, Fault> {
-    let read = raw.map(|raw| serde_json::from_str(raw.get()));
-    read.transpose()
-        .map_err(|bad| Fault::Nonsense(format!("the `{name}` of an event: {bad}")))
 }

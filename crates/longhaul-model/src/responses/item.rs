@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::message::{Block, Thinking, Words};
+use longhaul_core::message::{Block, Thinking};
 use longhaul_core::port::model::Ear;
 use longhaul_core::raw::RawJson;
 
+use crate::exchange::say;
 use crate::fields::Fields;
 use crate::responses::blocks::{blocks, parts, spoken};
 use crate::responses::wire::Piece;
@@ -214,12 +215,7 @@ impl Open {
                 extra: None,
             })
         });
-        let words = self.parts.into_values().map(|part| {
-            Block::Text(Words {
-                text: part.text.into(),
-                extra: None,
-            })
-        });
+        let words = self.parts.into_values().map(|part| Block::text(part.text));
         thought.into_iter().chain(words).collect()
     }
 }
@@ -232,11 +228,5 @@ impl Part {
                 serde_json::json!({"type": "output_text", "text": self.text, "annotations": []})
             }
         }
-    }
-}
-
-fn say(words: &str, ear: &dyn Ear) {
-    if !words.is_empty() {
-        ear.words(words);
     }
 }

@@ -4,10 +4,7 @@
 
 use longhaul_core::message::StopReason;
 use longhaul_core::raw::RawJson;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::arguments::{count, text, word};
 use crate::counts::UsagePaths;
 
 /// The Responses API.
@@ -35,74 +32,6 @@ pub(super) const NAME_MAX: usize = 128;
 
 /// The wire's name.
 pub(super) const WIRE: &str = "responses";
-
-/// One event. What its parts hold is read when it is known what it is.
-#[derive(Debug, Deserialize)]
-pub(super) struct Frame<'a> {
-    #[serde(rename = "type", default, deserialize_with = "text")]
-    pub(super) kind: Option<String>,
-    #[serde(default, deserialize_with = "count")]
-    pub(super) output_index: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    pub(super) content_index: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    pub(super) summary_index: Option<u64>,
-    #[serde(default, deserialize_with = "text")]
-    pub(super) item_id: Option<String>,
-    #[serde(borrow, default)]
-    pub(super) item: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) part: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) delta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) text: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) refusal: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) response: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) error: Option<&'a RawValue>,
-}
-
-/// A response, whole or as it begins.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Letter<'a> {
-    #[serde(rename = "type", default, deserialize_with = "text")]
-    pub(super) kind: Option<String>,
-    #[serde(default, deserialize_with = "text")]
-    pub(super) status: Option<String>,
-    #[serde(default, deserialize_with = "text")]
-    pub(super) model: Option<String>,
-    #[serde(borrow, default)]
-    output: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) error: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    incomplete_details: Option<&'a RawValue>,
-}
-
-impl<'a> Letter<'a> {
-    /// The items; none: there is no list of them.
-    pub(super) fn output(&self) -> Option<Vec<&'a RawValue>> {
-        serde_json::from_str(self.output?.get()).ok()
-    }
-
-    /// Why it is not complete.
-    pub(super) fn reason(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        struct Details {
-            #[serde(default, deserialize_with = "word")]
-            reason: Option<String>,
-        }
-        let details = serde_json::from_str(self.incomplete_details?.get());
-        details.ok().and_then(|Details { reason }| reason)
-    }
-}
 
 /// What a piece of an item is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,12 +63,12 @@ impl Piece {
         Some((piece, whole))
     }
 
-    /// Where the whole of it stands in an event.
-    pub(super) const fn whole<'a>(self, frame: &Frame<'a>) -> Option<&'a RawValue> {
+    /// The field in which a piece comes whole.
+    pub(super) const fn whole(self) -> &'static str {
         match self {
-            Self::Text | Self::Summary | Self::Thought => frame.text,
-            Self::Refusal => frame.refusal,
-            Self::Arguments => frame.arguments,
+            Self::Text | Self::Summary | Self::Thought => "text",
+            Self::Refusal => "refusal",
+            Self::Arguments => "arguments",
         }
     }
 }

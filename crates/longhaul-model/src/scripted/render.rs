@@ -187,10 +187,7 @@ fn value_of(text: String) -> Value {
 }
 
 fn words(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    });
+    let texts = parts.iter().filter_map(Part::text);
     texts.collect()
 }
 

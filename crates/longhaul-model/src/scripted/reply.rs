@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use longhaul_core::failure::Failure;
-use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall, Words};
-use longhaul_core::port::model::Ask;
+use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall};
+use longhaul_core::port::model::{Ask, Quote};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{Price, Tariff, Usage};
 
@@ -22,12 +22,7 @@ const PIECES_MAX: usize = 4;
 /// What a scripted model charges where nobody says otherwise: nothing, and that is
 /// known. A script reads nothing, so nothing is too long for it.
 pub(crate) const FREE: Tariff = Tariff {
-    price: Some(Price {
-        input: 0,
-        output: 0,
-        cached: 0,
-        cache_write: 0,
-    }),
+    price: Some(Price::FREE),
     max_output_tokens: 8_192,
     window_tokens: 1 << 40,
     bytes_per_token: 3,
@@ -58,12 +53,7 @@ pub(crate) fn reply(line: &Line, ask: &Ask, renderer: &Renderer) -> Result<Reply
         .as_deref()
         .map(|text| renderer.text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
-    let words = text.map(|text| {
-        Block::Text(Words {
-            text: text.into(),
-            extra: None,
-        })
-    });
+    let words = text.map(Block::text);
     let calls = line.tools.iter().zip(1_u32..).map(|(call, index)| {
         Ok(Block::ToolCall(ToolCall {
             id: format!("call_{}_{index}", ask.turn),
@@ -98,31 +88,12 @@ pub(crate) fn stop(reply: &Reply) -> StopReason {
     }
 }
 
-/// What the heart must know to hold this question.
-pub(crate) fn tariff(ask: &Ask, tariff: Tariff) -> Tariff {
-    let fixed = ask.system.size().saturating_add(ask.tools.size());
-    Tariff {
-        fixed_tokens: fixed.div_ceil(tariff.bytes_per_token),
-        ..tariff
-    }
-}
-
-/// The bytes of the conversation so far.
-pub(crate) fn bytes(ask: &Ask) -> u64 {
-    ask.messages.iter().map(|message| message.bytes()).sum()
-}
-
 /// A guess from the lengths, by the measure of the hold, so that what went in
 /// never passes what was held for it.
 pub(crate) fn guess(ask: &Ask, reply: &Arc<Reply>) -> Usage {
-    let tariff = tariff(ask, FREE);
-    let tokens = |bytes: u64| bytes.div_ceil(tariff.bytes_per_token);
-    Usage {
-        input_tokens: tariff.fixed_tokens.saturating_add(tokens(bytes(ask))),
-        output_tokens: tokens(Message::Assistant(Arc::clone(reply)).bytes()),
-        estimated: true,
-        ..Usage::default()
-    }
+    let tariff = Quote::new(FREE, ask).tariff;
+    let said = Message::Assistant(Arc::clone(reply)).bytes();
+    tariff.estimate(ask.bytes(), said)
 }
 
 /// The text in a few pieces that join to it again, cut after a space.

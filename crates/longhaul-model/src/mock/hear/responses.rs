@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::mock::dialect::Dialect;
-use crate::mock::heard::{Echo, Heard, Inside, Talk, call, words};
+use crate::mock::heard::{Heard, Inside, Talk, call};
 use crate::mock::refusal::Refusal;
 use crate::mock::speech;
 
@@ -56,7 +56,7 @@ pub(super) fn hear(text: &str) -> Result<Heard<'_>, Refusal> {
         Refusal::new(400, message)
     };
     let request: Request<'_> = serde_json::from_str(text).map_err(unreadable)?;
-    let echo: Echo<'_> = serde_json::from_str(text).map_err(unreadable)?;
+    let echo = serde_json::from_str(text).map_err(unreadable)?;
     let missing = |field| Refusal::missing(Dialect::Responses, field);
     let model = request.model.ok_or_else(|| missing("model"))?;
     let before = match request.previous_response_id.as_deref() {
@@ -140,7 +140,7 @@ impl Reading {
         match role {
             "assistant" => {
                 let said = self.speaking.get_or_insert_default();
-                said.push(words(inside.words()));
+                said.push(Block::text(inside.words()));
             }
             "user" => {
                 self.hush();

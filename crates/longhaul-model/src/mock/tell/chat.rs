@@ -124,10 +124,7 @@ impl Chunks<'_> {
 
 fn usage(speech: &Speech<'_>) -> Value {
     let used = &speech.usage;
-    let prompt = used
-        .input_tokens
-        .saturating_add(used.cached_tokens)
-        .saturating_add(used.cache_write_tokens);
+    let prompt = used.sent_tokens();
     json!({
         "prompt_tokens": prompt,
         "completion_tokens": used.output_tokens,

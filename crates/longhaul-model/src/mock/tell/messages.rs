@@ -4,28 +4,11 @@
 
 use bytes::Bytes;
 use longhaul_core::message::{Block, StopReason};
-use longhaul_core::raw::RawJson;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::mock::event;
 use crate::mock::speech::{Speech, pieces};
 use crate::scripted::reply;
-
-/// A message, whole or as it begins.
-#[derive(Serialize)]
-struct Letter<'a> {
-    id: String,
-    r#type: &'static str,
-    role: &'static str,
-    model: &'a str,
-    content: Vec<Value>,
-    stop_reason: Option<&'a str>,
-    stop_sequence: Option<&'a str>,
-    stop_details: Option<&'a str>,
-    usage: Value,
-    container: Option<&'a str>,
-}
 
 /// The reply as one body.
 pub(super) fn whole(speech: &Speech<'_>) -> String {
@@ -39,18 +22,17 @@ pub(super) fn whole(speech: &Speech<'_>) -> String {
         // A script says neither.
         Block::Thinking(_) | Block::Other(_) => None,
     });
-    let mut letter = letter(speech);
-    letter.content = content.collect();
-    letter.stop_reason = Some(stop(&speech.stop));
-    letter.usage = usage(speech, speech.usage.output_tokens);
-    RawJson::of(&letter).as_str().to_owned()
+    let mut message = begun(speech);
+    message["content"] = content.collect();
+    message["stop_reason"] = stop(&speech.stop).into();
+    message["usage"] = usage(speech, speech.usage.output_tokens);
+    message.to_string()
 }
 
 /// The reply as events.
 pub(super) fn stream(speech: &Speech<'_>) -> Vec<Bytes> {
-    let begun = letter(speech);
     let mut events = vec![
-        event::named(&json!({ "type": "message_start", "message": begun })),
+        event::named(&json!({ "type": "message_start", "message": begun(speech) })),
         event::named(&json!({ "type": "ping" })),
     ];
     for (place, block) in speech.reply.blocks.iter().enumerate() {
@@ -78,21 +60,20 @@ pub(super) fn stream(speech: &Speech<'_>) -> Vec<Bytes> {
     events
 }
 
-/// A message before anything is said.
-fn letter<'a>(speech: &'a Speech<'_>) -> Letter<'a> {
-    Letter {
-        id: speech.seal.id("msg_", 0),
-        r#type: "message",
-        role: "assistant",
-        model: &speech.heard.model,
-        content: Vec::new(),
-        stop_reason: None,
-        stop_sequence: None,
-        stop_details: None,
-        // What the provider counts when it has just begun.
-        usage: usage(speech, 1),
-        container: None,
-    }
+/// A message as it begins.
+fn begun(speech: &Speech<'_>) -> Value {
+    json!({
+        "id": speech.seal.id("msg_", 0),
+        "type": "message",
+        "role": "assistant",
+        "model": speech.heard.model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "stop_details": null,
+        "usage": usage(speech, 1),
+        "container": null,
+    })
 }
 
 fn text(text: &str) -> Value {

@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use longhaul_core::message::{Block, StopReason};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::mock::event;
@@ -171,7 +170,13 @@ fn done(speech: &Speech<'_>) -> Value {
 
 /// A response, with what it repeats of its request.
 fn response(speech: &Speech<'_>, status: &str, output: Vec<Value>) -> Value {
-    let echo = &speech.heard.echo;
+    // A field as it came, or what the provider says where none came.
+    let again = |name: &str, otherwise: Value| {
+        let came = speech.heard.echo.get(name);
+        let came = came.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        came.filter(|value| *value != Value::Null)
+            .unwrap_or(otherwise)
+    };
     json!({
         "id": speech.seal.response_id(),
         "object": "response",
@@ -181,38 +186,28 @@ fn response(speech: &Speech<'_>, status: &str, output: Vec<Value>) -> Value {
         "completed_at": null,
         "error": null,
         "incomplete_details": null,
-        "instructions": again(echo.instructions, Value::Null),
-        "max_output_tokens": again(echo.max_output_tokens, Value::Null),
+        "instructions": again("instructions", Value::Null),
+        "max_output_tokens": again("max_output_tokens", Value::Null),
         "model": speech.heard.model,
         "output": output,
-        "parallel_tool_calls": again(echo.parallel_tool_calls, json!(true)),
-        "previous_response_id": again(echo.previous_response_id, Value::Null),
-        "reasoning": again(echo.reasoning, json!({ "effort": null, "summary": null })),
+        "parallel_tool_calls": again("parallel_tool_calls", json!(true)),
+        "previous_response_id": again("previous_response_id", Value::Null),
+        "reasoning": again("reasoning", json!({ "effort": null, "summary": null })),
         "service_tier": "default",
-        "store": again(echo.store, json!(true)),
-        "temperature": again(echo.temperature, json!(1.0)),
-        "text": again(echo.text, json!({ "format": { "type": "text" } })),
-        "tool_choice": again(echo.tool_choice, json!("auto")),
-        "tools": again(echo.tools, json!([])),
-        "top_p": again(echo.top_p, json!(1.0)),
-        "truncation": again(echo.truncation, json!("disabled")),
-        "metadata": again(echo.metadata, json!({})),
+        "store": again("store", json!(true)),
+        "temperature": again("temperature", json!(1.0)),
+        "text": again("text", json!({ "format": { "type": "text" } })),
+        "tool_choice": again("tool_choice", json!("auto")),
+        "tools": again("tools", json!([])),
+        "top_p": again("top_p", json!(1.0)),
+        "truncation": again("truncation", json!("disabled")),
+        "metadata": again("metadata", json!({})),
     })
-}
-
-/// A field as it came, or what the provider says where none came.
-fn again(field: Option<&RawValue>, otherwise: Value) -> Value {
-    let came = field.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    came.filter(|value| *value != Value::Null)
-        .unwrap_or(otherwise)
 }
 
 fn usage(speech: &Speech<'_>) -> Value {
     let used = &speech.usage;
-    let input = used
-        .input_tokens
-        .saturating_add(used.cached_tokens)
-        .saturating_add(used.cache_write_tokens);
+    let input = used.sent_tokens();
     json!({
         "input_tokens": input,
         "input_tokens_details": {
