@@ -52,15 +52,14 @@ pub struct Guarded {
 #[derive(Debug)]
 struct Clients {
     names: Arc<dyn Names>,
-    /// By whether names may mean private addresses, then by whether TLS is spoken. The
-    /// error is why there is none.
-    made: [[OnceLock<Result<Client, String>>; 2]; 2],
+    /// By whether names may mean private addresses, then by whether TLS is spoken.
+    made: [[OnceLock<Client>; 2]; 2],
 }
 
 impl Clients {
     fn client(&self, private: bool, is_secure: bool) -> Result<&Client, String> {
         let made = &self.made[usize::from(private)][usize::from(is_secure)];
-        let made = made.get_or_init(|| {
+        get_or_try(made, || {
             with_provider();
             let names = Arc::clone(&self.names);
             let builder = builder(Sieve { names, private });
@@ -69,11 +68,27 @@ impl Clients {
                 // A machine without certificates can still talk without TLS.
                 false => builder.tls_certs_only([]).build(),
             };
-            built.map_err(|why| cause(&why))
-        });
-        made.as_ref()
-            .map_err(|why| format!("no secure connection can be made here: {why}"))
+            built.map_err(|why| {
+                format!(
+                    "no secure connection can be made here: {}; mostly the machine's certificates \
+                     are missing: install ca-certificates, or name a file of them in SSL_CERT_FILE",
+                    cause(&why)
+                )
+            })
+        })
     }
+}
+
+/// What is made once. A failure is not kept: the next call may find what this one lacked.
+fn get_or_try<T>(
+    made: &OnceLock<T>,
+    make: impl FnOnce() -> Result<T, String>,
+) -> Result<&T, String> {
+    if let Some(made) = made.get() {
+        return Ok(made);
+    }
+    let new = make()?;
+    Ok(made.get_or_init(|| new))
 }
 
 /// What came of a request, and from where in the end.
@@ -328,5 +343,19 @@ fn span(time: Millis) -> String {
     match time.0 % 1_000 {
         0 => format!("{} s", time.0 / 1_000),
         _ => format!("{} ms", time.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_could_not_be_made_is_tried_again() {
+        let made = OnceLock::new();
+        let missing = get_or_try(&made, || Err("no certificates".to_owned()));
+        assert_eq!(missing, Err("no certificates".to_owned()));
+        assert_eq!(get_or_try(&made, || Ok(1)), Ok(&1));
+        assert_eq!(get_or_try(&made, || Ok(2)), Ok(&1));
     }
 }
