@@ -11,30 +11,27 @@ use crate::sqlite::tx::Tx;
 
 /// Keeps a content, and notes that it was wanted now.
 pub(crate) fn put(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO blob (hash, touched_at, content) VALUES (?1, ?2, ?3)
          ON CONFLICT (hash) DO UPDATE SET touched_at = excluded.touched_at",
         params![hash.bytes(), tx.now_micros(), content],
-    )?;
-    Ok(())
+    )
 }
 
 /// A run names a content: it stays as long as the run does.
 pub(crate) fn refer(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT OR IGNORE INTO blob_ref (run, hash) VALUES (?1, ?2)",
         params![run.bytes(), hash.bytes()],
-    )?;
-    Ok(())
+    )
 }
 
 /// Keeps a definition.
 pub(crate) fn define(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT OR IGNORE INTO definition (hash, content) VALUES (?1, ?2)",
         params![blob.hash().bytes(), &*blob.content],
-    )?;
-    Ok(())
+    )
 }
 
 /// A blob's content.

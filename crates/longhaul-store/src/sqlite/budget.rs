@@ -16,15 +16,14 @@ use crate::sqlite::tx::Tx;
 
 /// A root gets its account.
 pub(crate) fn open(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO budget (root, cap_micros, cap_tokens) VALUES (?1, ?2, ?3)",
         params![
             root.bytes(),
             caps.micros.map(|cap| amount(cap.0)),
             caps.tokens.map(amount)
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// Sets a call's worst case aside.
@@ -51,7 +50,7 @@ pub(crate) fn hold(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), Stop> {
 /// What was set aside is used, lost or given back.
 pub(crate) fn settle(tx: &Tx<'_>, run: RunId, settlement: Settlement) -> Result<()> {
     let Settlement { held, spent, lost } = settlement;
-    tx.run(
+    tx.exec(
         "UPDATE budget
             SET held_micros = max(held_micros - ?2, 0), held_tokens = max(held_tokens - ?3, 0),
                 spent_micros = spent_micros + ?4, spent_tokens = spent_tokens + ?5,
@@ -66,13 +65,12 @@ pub(crate) fn settle(tx: &Tx<'_>, run: RunId, settlement: Settlement) -> Result<
             amount(lost.micros.0),
             amount(lost.tokens)
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// The caps that `raise` names are put in place.
 pub(crate) fn set_cap(tx: &Tx<'_>, run: RunId, raise: Raise) -> Result<()> {
-    tx.run(
+    tx.exec(
         "UPDATE budget
             SET cap_micros = coalesce(?2, cap_micros), cap_tokens = coalesce(?3, cap_tokens)
           WHERE root = (SELECT root FROM run WHERE id = ?1)",
@@ -81,8 +79,7 @@ pub(crate) fn set_cap(tx: &Tx<'_>, run: RunId, raise: Raise) -> Result<()> {
             raise.micros.map(|cap| amount(cap.0)),
             raise.tokens.map(amount)
         ],
-    )?;
-    Ok(())
+    )
 }
 
 const COLUMNS: &str = "cap_micros, cap_tokens, spent_micros, spent_tokens, lost_micros, \

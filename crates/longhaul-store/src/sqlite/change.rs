@@ -60,15 +60,14 @@ pub(crate) fn change(tx: &Tx<'_>, subject: Subject, change: &Change) -> Result<(
 }
 
 fn add_outbox(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO outbox (run, endpoint, body, attempts, due_at) VALUES (?1, ?2, ?3, 0, ?4)",
         params![run.bytes(), row.endpoint, row.body, tx.now_micros()],
-    )?;
-    Ok(())
+    )
 }
 
 fn set_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO sandbox (sandbox, owner, sits, data) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (sandbox) DO UPDATE
             SET owner = excluded.owner, sits = excluded.sits, data = excluded.data",
@@ -78,8 +77,7 @@ fn set_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
             sits(row.state),
             to_json(row)?
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// Whether a sandbox in this state has a right to its seat.
@@ -94,10 +92,9 @@ const fn sits(state: SandboxState) -> bool {
 }
 
 fn put_rule(tx: &Tx<'_>, run: RunId, row: &RuleRow) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO rule (run, rule, data) VALUES (?1, ?2, ?3)
          ON CONFLICT (run, rule) DO UPDATE SET data = excluded.data",
         params![run.bytes(), row.rule.bytes(), to_json(row)?],
-    )?;
-    Ok(())
+    )
 }

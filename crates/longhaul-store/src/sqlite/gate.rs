@@ -19,7 +19,7 @@ use crate::sqlite::tx::Tx;
 /// A gate opens.
 pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
     let deadline = spec.timeout.map(|span| tx.now.plus(span).as_micros());
-    tx.run(
+    tx.exec(
         "INSERT OR REPLACE INTO gate (id, run, status, raised_at, deadline, submitter, spec, answers)
          VALUES (?1, ?2, ?3, ?4, ?5, (SELECT submitter FROM run WHERE id = ?2), ?6, '[]')",
         params![
@@ -30,8 +30,7 @@ pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
             deadline,
             to_json(spec)?
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// An open gate gets an answer or closes.
@@ -60,15 +59,14 @@ pub(crate) fn close(tx: &Tx<'_>, closing: &GateClosing) -> Result<(), Stop> {
             answer: answer.clone(),
         });
     }
-    tx.run(
+    tx.exec(
         "UPDATE gate SET status = ?2, answers = ?3 WHERE id = ?1",
         params![
             closing.gate.bytes(),
             from_gate_status(status),
             to_json(&gate.answers)?
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// What the silence at a gate means, if it is still open.

@@ -88,11 +88,13 @@ impl SqliteStore {
     }
 
     /// Looks at one moment of the store.
-    pub(crate) async fn look<T, F>(&self, look: F) -> Result<T, StoreError>
+    pub(crate) async fn look<T, E, F>(&self, look: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: Fn(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        E: Into<Fault>,
+        F: Fn(&Tx<'_>) -> Result<T, E> + Send + 'static,
     {
+        let look = move |tx: &Tx<'_>| look(tx).map_err(Into::into);
         match &self.reads {
             Reads::Apart(readers) => readers.read(look).await,
             Reads::ByWriter => self.writer.write(move |tx| look(tx).map(Done::Quiet)).await,

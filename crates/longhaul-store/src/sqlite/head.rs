@@ -36,14 +36,11 @@ pub(crate) fn move_head(tx: &Tx<'_>, run: RunId, to: &HeadMove, may_queue: bool)
                 Ok(())
             }
         }
-        HeadMove::Pause => {
-            tx.run(
-                "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0
+        HeadMove::Pause => tx.exec(
+            "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0
                   WHERE run = ?1",
-                params![run.bytes(), PAUSED],
-            )?;
-            Ok(())
-        }
+            params![run.bytes(), PAUSED],
+        ),
         HeadMove::Release => make_ready(tx, run),
         HeadMove::End {
             status,

@@ -25,7 +25,7 @@ impl SqliteStore {
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
     {
         self.must_be_up_to_date()?;
-        self.look(move |tx| Ok(look(tx)?)).await
+        self.look(look).await
     }
 
     /// Writes what is no news to whoever waits for runs.

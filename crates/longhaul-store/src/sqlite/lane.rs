@@ -72,11 +72,10 @@ pub(crate) fn enter(
 
 /// Writes a run's place down.
 pub(crate) fn set_place(tx: &Tx<'_>, run: RunId, seq: i64) -> Result<()> {
-    tx.run(
+    tx.exec(
         "UPDATE run SET lane_seq = ?2 WHERE id = ?1",
         params![run.bytes(), seq],
-    )?;
-    Ok(())
+    )
 }
 
 /// A run gives its place up; the next one goes if it held the lane.

@@ -12,7 +12,7 @@ use crate::sqlite::tx::Tx;
 
 /// Takes a link in, unless its gate is forgotten already: then so is the link.
 pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT OR REPLACE INTO link (hash, gate, digest, recipient, made_by)
          SELECT ?1, id, ?3, ?4, ?5 FROM gate WHERE id = ?2",
         params![
@@ -22,8 +22,7 @@ pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
             link.recipient,
             link.by
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// The link with this hash.

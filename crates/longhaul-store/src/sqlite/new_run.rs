@@ -80,7 +80,7 @@ fn before(tx: &Tx<'_>, key: &Idempotency) -> rusqlite::Result<Option<Opened>> {
 
 fn remember(tx: &Tx<'_>, key: &Idempotency, runs: &[RunId]) -> rusqlite::Result<()> {
     let ids: Vec<u8> = runs.iter().flat_map(|run| run.bytes()).collect();
-    tx.run(
+    tx.exec(
         "INSERT OR REPLACE INTO idem (principal, key, body, runs, until)
          VALUES (?1, ?2, ?3, ?4, ?5)",
         params![
@@ -90,8 +90,7 @@ fn remember(tx: &Tx<'_>, key: &Idempotency, runs: &[RunId]) -> rusqlite::Result<
             ids,
             tx.now.plus(key.keep).as_micros()
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// One run with the first facts of its journal.
@@ -134,7 +133,7 @@ fn insert_run(
     lane_seq: Option<i64>,
 ) -> rusqlite::Result<()> {
     let task: &TaskSpec = &new.task;
-    tx.run(
+    tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_seq, thread, resource, submitter, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
@@ -155,8 +154,7 @@ fn insert_run(
             task.submitter,
             tx.now_micros(),
         ],
-    )?;
-    Ok(())
+    )
 }
 
 fn insert_head(tx: &Tx<'_>, new: &NewRun, entered: Option<Entered>) -> rusqlite::Result<()> {

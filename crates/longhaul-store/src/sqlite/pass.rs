@@ -36,7 +36,7 @@ pub(crate) fn add(tx: &Tx<'_>, pass: &NewPass) -> Result<()> {
         Holder::Local => None,
         Holder::Key(hash) => Some(hash.bytes()),
     };
-    tx.run(
+    tx.exec(
         "INSERT OR REPLACE INTO pass (hash, kind, holder, until) VALUES (?1, ?2, ?3, ?4)",
         params![
             pass.hash.bytes(),
@@ -44,8 +44,7 @@ pub(crate) fn add(tx: &Tx<'_>, pass: &NewPass) -> Result<()> {
             holder,
             tx.now.plus(pass.span).as_micros()
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// The pass, if it still counts.

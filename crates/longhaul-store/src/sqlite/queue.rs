@@ -11,12 +11,11 @@ use crate::sqlite::tx::Tx;
 /// A run may be taken by any worker.
 pub(crate) fn make_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
     rest_in(tx, run, READY)?;
-    tx.run(
+    tx.exec(
         "INSERT OR IGNORE INTO ready (inbox, rank, pass, run, kind)
          SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
         params![run.bytes()],
-    )?;
-    Ok(())
+    )
 }
 
 /// A run waits for its lane.
@@ -26,14 +25,12 @@ pub(crate) fn make_wait(tx: &Tx<'_>, run: RunId) -> Result<()> {
 
 /// Nobody may take it any more.
 pub(crate) fn take_out(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    tx.run("DELETE FROM ready WHERE run = ?1", params![run.bytes()])?;
-    Ok(())
+    tx.exec("DELETE FROM ready WHERE run = ?1", params![run.bytes()])
 }
 
 fn rest_in(tx: &Tx<'_>, run: RunId, state: i64) -> Result<()> {
-    tx.run(
+    tx.exec(
         "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0 WHERE run = ?1",
         params![run.bytes(), state],
-    )?;
-    Ok(())
+    )
 }

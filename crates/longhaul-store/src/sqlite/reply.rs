@@ -56,11 +56,10 @@ pub(crate) fn apply(tx: &Tx<'_>, of: &ReplyKey, effect: &Effect) -> Result<(), S
 
 /// Stores what a request in progress has changed, in the place of what it had changed.
 pub(crate) fn mark(tx: &Tx<'_>, of: &ReplyKey, effect: &Effect) -> Result<()> {
-    tx.run(
+    tx.exec(
         "UPDATE reply SET effect = ?3 WHERE principal = ?1 AND key = ?2 AND status IS NULL",
         params![of.principal, of.key, to_json(effect)?],
-    )?;
-    Ok(())
+    )
 }
 
 /// What an earlier attempt at a request has changed.
@@ -74,7 +73,7 @@ pub(crate) fn effect(tx: &Tx<'_>, of: &ReplyKey) -> Result<Option<Effect>> {
 }
 
 fn write(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT OR REPLACE INTO reply (principal, key, body, until, lease_until)
          VALUES (?1, ?2, ?3, ?4, ?5)",
         params![
@@ -84,13 +83,12 @@ fn write(tx: &Tx<'_>, ask: &ReplyAsk) -> Result<()> {
             tx.now.plus(ask.keep).as_micros(),
             tx.now.plus(ask.lease).as_micros()
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// Keeps the answer of a request that was begun and has none.
 pub(crate) fn keep(tx: &Tx<'_>, of: &ReplyKey, reply: &Reply) -> Result<()> {
-    tx.run(
+    tx.exec(
         "UPDATE reply SET status = ?3, location = ?4, answer = ?5
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
         params![
@@ -100,8 +98,7 @@ pub(crate) fn keep(tx: &Tx<'_>, of: &ReplyKey, reply: &Reply) -> Result<()> {
             reply.location,
             reply.body
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// Ends an attempt without an answer, and forgets a request without an effect.

@@ -31,11 +31,10 @@ pub(crate) fn take(tx: &Tx<'_>, run: RunId, seat: &Seat) -> Result<(), Stop> {
         "DELETE FROM seat_wait WHERE run = ?1 AND provider = ?2",
         params![run.bytes(), seat.provider],
     )?;
-    tx.run(
+    tx.exec(
         "INSERT INTO seat (sandbox, provider) VALUES (?1, ?2)",
         params![seat.sandbox.bytes(), seat.provider],
-    )?;
-    Ok(())
+    )
 }
 
 /// A seat becomes free, and the first who waits for one is told by a timer.
@@ -75,12 +74,11 @@ pub(crate) fn free(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), Stop> {
 
 /// A run queues for a seat; who queues already keeps its place.
 pub(crate) fn queue(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT OR IGNORE INTO seat_wait (provider, rank, since, run)
          SELECT ?2, -priority, ?3, id FROM run WHERE id = ?1",
         params![run.bytes(), provider, tx.now_micros()],
-    )?;
-    Ok(())
+    )
 }
 
 /// Seats whose sandbox neither runs nor is on its way.

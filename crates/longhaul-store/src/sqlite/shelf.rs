@@ -44,11 +44,10 @@ pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message
 
 /// Forgets a thread.
 pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
-    tx.run(
+    tx.exec(
         "DELETE FROM thread WHERE thread = ?1",
         params![thread.as_str()],
-    )?;
-    Ok(())
+    )
 }
 
 /// The approvals that a run remembers.
@@ -65,11 +64,10 @@ pub(crate) fn sandboxes(tx: &Tx<'_>, run: RunId) -> Result<Vec<SandboxRow>> {
 
 /// Keeps a result that came when its run had ended.
 pub(crate) fn keep_late(tx: &Tx<'_>, run: RunId, late: &LateResult) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO effect (run, call, text) VALUES (?1, ?2, ?3)",
         params![run.bytes(), late.call.to_string(), late.text],
-    )?;
-    Ok(())
+    )
 }
 
 /// Results that came late, in order of arrival.
@@ -120,12 +118,11 @@ pub(crate) fn settle_outbox(tx: &Tx<'_>, id: u64, again: Option<Millis>) -> Resu
 
 /// A provider's account rests; a longer rest is never cut short.
 pub(crate) fn block_bucket(tx: &Tx<'_>, account: &str, span: Millis) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO bucket (account, until) VALUES (?1, ?2)
          ON CONFLICT (account) DO UPDATE SET until = max(until, excluded.until)",
         params![account, tx.now.plus(span).as_micros()],
-    )?;
-    Ok(())
+    )
 }
 
 /// Until when a provider's account may not be asked.
@@ -136,13 +133,12 @@ pub(crate) fn bucket(tx: &Tx<'_>, account: &str) -> Result<Option<Timestamp>> {
 
 /// Keeps a fold, in place of the one before.
 pub(crate) fn save_checkpoint(tx: &Tx<'_>, run: RunId, at: &Checkpoint) -> Result<()> {
-    tx.run(
+    tx.exec(
         "INSERT INTO checkpoint (run, seq, fold, state) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (run) DO UPDATE
             SET seq = excluded.seq, fold = excluded.fold, state = excluded.state",
         params![run.bytes(), int(at.seq.0), at.fold, at.state],
-    )?;
-    Ok(())
+    )
 }
 
 /// The fold that is kept of a run, whoever made it.
@@ -160,6 +156,5 @@ pub(crate) fn checkpoint(tx: &Tx<'_>, run: RunId) -> Result<Option<Checkpoint>> 
 /// Forgets the fold of another build.
 pub(crate) fn drop_checkpoint(tx: &Tx<'_>, run: RunId, but: &str) -> Result<()> {
     let sql = "DELETE FROM checkpoint WHERE run = ?1 AND fold <> ?2";
-    tx.run(sql, params![run.bytes(), but])?;
-    Ok(())
+    tx.exec(sql, params![run.bytes(), but])
 }

@@ -27,39 +27,37 @@ use crate::sqlite::{blob, budget, lane, note, renew, repair, shelf, steer, tail,
 impl Shelves for SqliteStore {
     async fn due(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
         self.must_drive("sweep timers")?;
-        self.look(move |tx| Ok(timer::due(tx, limit)?)).await
+        self.look(move |tx| timer::due(tx, limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.look(|tx| Ok(timer::next_due(tx)?)).await
+        self.look(timer::next_due).await
     }
 
     async fn repair(&self) -> Result<Repairs, StoreError> {
         self.must_drive("repair")?;
-        if self.look(|tx| Ok(repair::is_clean(tx)?)).await? {
+        if self.look(repair::is_clean).await? {
             return Ok(Repairs::default());
         }
         self.write(repair::repair).await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        self.look(move |tx| Ok(blob::blob(tx, hash)?)).await
+        self.look(move |tx| blob::blob(tx, hash)).await
     }
 
     async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        self.look(move |tx| Ok(blob::definition(tx, hash)?)).await
+        self.look(move |tx| blob::definition(tx, hash)).await
     }
 
     async fn thread(&self, thread: &ThreadKey, limit: usize) -> Result<Vec<Message>, StoreError> {
         let thread = thread.clone();
-        self.look(move |tx| Ok(shelf::thread(tx, &thread, limit)?))
-            .await
+        self.look(move |tx| shelf::thread(tx, &thread, limit)).await
     }
 
     async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
         let thread = thread.clone();
-        self.look(move |tx| Ok(shelf::thread_len(tx, &thread)?))
-            .await
+        self.look(move |tx| shelf::thread_len(tx, &thread)).await
     }
 
     async fn extend_thread(
@@ -116,28 +114,28 @@ impl Shelves for SqliteStore {
     }
 
     async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
-        self.look(move |tx| Ok(steer::steers(tx, run)?)).await
+        self.look(move |tx| steer::steers(tx, run)).await
     }
 
     async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
-        self.look(move |tx| Ok(shelf::rules(tx, run)?)).await
+        self.look(move |tx| shelf::rules(tx, run)).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
-        self.look(move |tx| Ok(shelf::sandboxes(tx, run)?)).await
+        self.look(move |tx| shelf::sandboxes(tx, run)).await
     }
 
     async fn account(&self, root: RunId) -> Result<Option<Account>, StoreError> {
-        self.look(move |tx| Ok(budget::account(tx, root)?)).await
+        self.look(move |tx| budget::account(tx, root)).await
     }
 
     async fn spend(&self, ask: SpendAsk) -> Result<Vec<Spend>, StoreError> {
-        self.look(move |tx| Ok(usage::spend(tx, ask)?)).await
+        self.look(move |tx| usage::spend(tx, ask)).await
     }
 
     async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
         let lane = lane.clone();
-        self.look(move |tx| Ok(lane::lane(tx, &lane)?)).await
+        self.look(move |tx| lane::lane(tx, &lane)).await
     }
 
     async fn lanes(
@@ -146,16 +144,16 @@ impl Shelves for SqliteStore {
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError> {
         let after = after.cloned();
-        self.look(move |tx| Ok(lane::lanes(tx, after.as_ref(), limit)?))
+        self.look(move |tx| lane::lanes(tx, after.as_ref(), limit))
             .await
     }
 
     async fn heads(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
-        self.look(move |tx| Ok(renew::heads(tx, worker)?)).await
+        self.look(move |tx| renew::heads(tx, worker)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        self.look(|tx| Ok(renew::workers(tx)?)).await
+        self.look(renew::workers).await
     }
 
     async fn is_driven(&self) -> Result<bool, StoreError> {
@@ -171,7 +169,7 @@ impl Shelves for SqliteStore {
     }
 
     async fn late(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
-        self.look(move |tx| Ok(shelf::late(tx, run)?)).await
+        self.look(move |tx| shelf::late(tx, run)).await
     }
 
     async fn tail(&self, after: Place, limit: usize) -> Result<Tail, StoreError> {
@@ -179,46 +177,45 @@ impl Shelves for SqliteStore {
     }
 
     async fn grown(&self, after: Place, limit: usize) -> Result<Grown, StoreError> {
-        self.look(move |tx| Ok(tail::grown(tx, after, limit)?))
-            .await
+        self.look(move |tx| tail::grown(tx, after, limit)).await
     }
 
     async fn end(&self) -> Result<Place, StoreError> {
-        self.look(|tx| Ok(tail::end(tx)?)).await
+        self.look(tail::end).await
     }
 
     async fn outbox(&self, limit: usize) -> Result<Vec<OutboxDue>, StoreError> {
-        self.look(move |tx| Ok(shelf::outbox(tx, limit)?)).await
+        self.look(move |tx| shelf::outbox(tx, limit)).await
     }
 
     async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(Done::Quiet(shelf::settle_outbox(tx, id, again)?)))
+        self.write_quiet(move |tx| shelf::settle_outbox(tx, id, again))
             .await
     }
 
     async fn block_bucket(&self, account: &str, span: Millis) -> Result<(), StoreError> {
         let account = account.to_owned();
-        self.write(move |tx| Ok(Done::Quiet(shelf::block_bucket(tx, &account, span)?)))
+        self.write_quiet(move |tx| shelf::block_bucket(tx, &account, span))
             .await
     }
 
     async fn bucket(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         let account = account.to_owned();
-        self.look(move |tx| Ok(shelf::bucket(tx, &account)?)).await
+        self.look(move |tx| shelf::bucket(tx, &account)).await
     }
 
     async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(Done::Quiet(shelf::save_checkpoint(tx, run, &at)?)))
+        self.write_quiet(move |tx| shelf::save_checkpoint(tx, run, &at))
             .await
     }
 
     async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError> {
-        let kept = self.look(move |tx| Ok(shelf::checkpoint(tx, run)?)).await?;
+        let kept = self.look(move |tx| shelf::checkpoint(tx, run)).await?;
         match kept {
             Some(kept) if kept.fold == fold => Ok(Some(kept)),
             Some(_) => {
                 let fold = fold.to_owned();
-                self.write(move |tx| Ok(Done::Quiet(shelf::drop_checkpoint(tx, run, &fold)?)))
+                self.write_quiet(move |tx| shelf::drop_checkpoint(tx, run, &fold))
                     .await?;
                 Ok(None)
             }

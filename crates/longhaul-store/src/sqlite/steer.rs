@@ -46,11 +46,10 @@ pub(crate) fn settle(tx: &Tx<'_>, run: RunId, to: &SteerMove) -> Result<(), Stop
         row.delivery = *delivery;
     }
     row.status = to.status.clone();
-    tx.run(
+    tx.exec(
         "UPDATE steer SET queued = ?2, data = ?3 WHERE id = ?1",
         params![id, row.status == SteerStatus::Queued, to_json(&row)?],
-    )?;
-    Ok(())
+    )
 }
 
 /// The messages for a run, in order of arrival.

@@ -12,7 +12,6 @@ use longhaul_core::port::store::{
 
 use crate::sqlite::append::{Growth, append};
 use crate::sqlite::handle::SqliteStore;
-use crate::sqlite::work::Done;
 use crate::sqlite::{claim, gate, journal, new_run, prune, renew, row};
 
 #[async_trait]
@@ -46,15 +45,15 @@ impl Store for SqliteStore {
     }
 
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
-        self.look(move |tx| Ok(row::row(tx, run)?)).await
+        self.look(move |tx| row::row(tx, run)).await
     }
 
     async fn rows(&self, ask: RowsAsk) -> Result<Vec<RunRow>, StoreError> {
-        self.look(move |tx| Ok(row::rows(tx, &ask)?)).await
+        self.look(move |tx| row::rows(tx, &ask)).await
     }
 
     async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateRow>, StoreError> {
-        self.look(move |tx| Ok(gate::gates(tx, &ask)?)).await
+        self.look(move |tx| gate::gates(tx, &ask)).await
     }
 
     fn watch(&self) -> Box<dyn Watch> {
@@ -63,12 +62,12 @@ impl Store for SqliteStore {
 
     async fn prune(&self, ask: PruneAsk) -> Result<Pruned, StoreError> {
         self.must_drive("prune")?;
-        let steps = self.look(move |tx| Ok(prune::find(tx, ask)?)).await?;
+        let steps = self.look(move |tx| prune::find(tx, ask)).await?;
         let mut pruned = Pruned::default();
         // Each step is a command of its own: appends come between.
         for step in steps {
             let done = self
-                .write(move |tx| Ok(Done::Quiet(prune::prune(tx, ask, &step)?)))
+                .write_quiet(move |tx| prune::prune(tx, ask, &step))
                 .await?;
             pruned.runs += done.runs;
             pruned.blobs += done.blobs;

@@ -33,7 +33,7 @@ pub(crate) fn set(tx: &Tx<'_>, to: &TimerMove) -> Result<(), Stop> {
                 Due::After(span) => tx.now.plus(*span),
                 Due::At(at) => *at,
             };
-            tx.run(
+            tx.exec(
                 "INSERT INTO timer (fire_at, timer, run, what) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (timer) DO UPDATE
                     SET fire_at = excluded.fire_at, run = excluded.run, what = excluded.what",
@@ -43,8 +43,7 @@ pub(crate) fn set(tx: &Tx<'_>, to: &TimerMove) -> Result<(), Stop> {
                     run.bytes(),
                     to_json(what)?
                 ],
-            )?;
-            Ok(())
+            )
         }
         TimerMove::Spend(timer) => {
             let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;

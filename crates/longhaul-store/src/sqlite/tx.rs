@@ -23,6 +23,15 @@ impl Tx<'_> {
         self.conn.prepare_cached(sql)?.execute(params)
     }
 
+    /// Runs a statement of which it does not matter how many rows it changes.
+    pub(crate) fn exec<E>(&self, sql: &str, params: impl Params) -> std::result::Result<(), E>
+    where
+        E: From<rusqlite::Error>,
+    {
+        self.run(sql, params)?;
+        Ok(())
+    }
+
     /// The first row, if there is one.
     pub(crate) fn one<T>(
         &self,

@@ -42,7 +42,7 @@ pub(crate) fn add(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
     if !is_call {
         return Ok(());
     }
-    tx.run(
+    tx.exec(
         "INSERT INTO usage (run, root, at, model, input_tokens, output_tokens, cached_tokens,
                             cache_write_tokens, reasoning_tokens, estimated, cost)
          SELECT id, root, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM run WHERE id = ?1",
@@ -58,8 +58,7 @@ pub(crate) fn add(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
             used.estimated,
             row.cost.map(|cost| amount(cost.0))
         ],
-    )?;
-    Ok(())
+    )
 }
 
 /// What was used, by model.
