@@ -5,6 +5,7 @@
 //! tokens are counted without a cost.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use longhaul_core::usage::{Price, Tariff};
 use serde::Deserialize;
@@ -83,7 +84,9 @@ pub struct Own {
 impl Prices {
     /// The table of this build.
     pub fn built_in() -> Result<Self, BadPrice> {
-        Self::read(TABLE)
+        // A command reads its settings several times, and the table is longer than they are.
+        static BUILT_IN: LazyLock<Result<Prices, BadPrice>> = LazyLock::new(|| Prices::read(TABLE));
+        BUILT_IN.clone()
     }
 
     fn read(text: &str) -> Result<Self, BadPrice> {
