@@ -116,13 +116,15 @@ impl Run {
         if let Some(model) = self.tape.model(&here)? {
             asked.ask(model);
         }
-        let task = prepare(&asked, server.as_ref(), &here)?.tell(self.follow.quiet);
+        let mut prepared = prepare(&asked, server.as_ref(), &here)?;
+        let agents = prepared.agents.take();
+        let task = prepared.tell(self.follow.quiet);
         let manner = self.follow.manner();
-        if server.is_none() {
+        if let (None, Some(agents)) = (&server, &agents) {
             // Whoever says no is told by the run, which waits for it.
             let config = here::quiet_config(&here)?;
             let nobody = manner.silent || manner.leave_at_person;
-            _ = asking::before(&config, Some(self.task.agent()), nobody)?;
+            _ = asking::before((&config, agents), Some(self.task.agent()), nobody)?;
         }
         let listening = match self.tape.records() {
             true => Some(self.tape.listen(&here)?),

@@ -101,7 +101,8 @@ impl Serving {
     ) -> anyhow::Result<Self> {
         let config = settings(args, here, mode)?;
         let is_seen = Style::by_terminal() == Style::Human && args.log != Some(Style::Json);
-        let shut = asking::before(&config, None, mode == ServeMode::Serve || !is_seen)?;
+        let nobody = mode == ServeMode::Serve || !is_seen;
+        let shut = asking::before((&config, &here::agents(&config)?), None, nobody)?;
         refuse_untrusted(&config)?;
         for shut in shut {
             tracing::warn!("{shut}");

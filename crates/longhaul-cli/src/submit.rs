@@ -4,7 +4,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::agents::loaded::{AgentError, Source};
+use longhaul::agents::loaded::{AgentError, Loaded, Source};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
 use longhaul::config::secrets;
@@ -70,6 +70,8 @@ pub(crate) struct Prepared {
     asked: Vec<String>,
     /// What there is to say before it is handed over.
     notes: Vec<String>,
+    /// The agents of the project; none where a server has its own.
+    pub(crate) agents: Option<Loaded>,
 }
 
 impl Prepared {
@@ -126,8 +128,12 @@ pub(crate) fn prepare(
 ) -> anyhow::Result<Prepared> {
     if server.is_some_and(|server| server.is_named) {
         let task = args.task()?;
-        let (asked, notes) = (Vec::new(), Vec::new());
-        return Ok(Prepared { task, asked, notes });
+        return Ok(Prepared {
+            task,
+            asked: Vec::new(),
+            notes: Vec::new(),
+            agents: None,
+        });
     }
     let config = here::quiet_config(here)?;
     let loaded = here::agents(&config)?;
@@ -184,7 +190,12 @@ pub(crate) fn prepare(
     let notes = found.notes.iter().cloned().chain(replaced);
     let notes = notes.chain(of_env_file).chain(unbound);
     let notes = notes.chain(secrets::notes(&config)).collect();
-    Ok(Prepared { task, asked, notes })
+    Ok(Prepared {
+        task,
+        asked,
+        notes,
+        agents: Some(loaded),
+    })
 }
 
 /// Whether the agent's file asks for all that the task is given.

@@ -63,7 +63,7 @@ enum Command {
 impl Trust {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let config = here::config(&here::surroundings()?)?;
-        let project = Project::load(&config)?;
+        let project = Project::new(&config, &here::agents(&config)?);
         match &self.command {
             Some(Command::Ls { json: true }) => print_json(&project),
             Some(Command::Revoke) => revoke(&project),

@@ -60,7 +60,8 @@ impl Watch {
             false => {
                 let nobody = manner.silent || manner.leave_at_person;
                 let config = here::quiet_config(&here)?;
-                _ = asking::before(&config, Some(view.agent.as_str()), nobody)?;
+                let agents = here::agents(&config)?;
+                _ = asking::before((&config, &agents), Some(view.agent.as_str()), nobody)?;
                 Some(drive_if_free(&here)?)
             }
         };

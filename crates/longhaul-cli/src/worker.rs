@@ -66,7 +66,7 @@ impl Hooks for Lines {
 impl Worker {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = here::quiet_config(&here::surroundings()?)?;
-        let shut = asking::before(&config, None, self.quiet)?;
+        let shut = asking::before((&config, &here::agents(&config)?), None, self.quiet)?;
         for note in secrets::notes(&config).into_iter().chain(shut) {
             if !self.quiet {
                 say::talk(&format!("note: {note}"));

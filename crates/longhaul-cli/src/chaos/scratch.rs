@@ -72,7 +72,7 @@ impl Scratch {
     pub(crate) fn copy(agent: &str) -> anyhow::Result<Self> {
         let mut here = here::surroundings()?;
         let project = here::config(&here)?;
-        let shut = asking::before(&project, Some(agent), false)?;
+        let shut = asking::before((&project, &here::agents(&project)?), Some(agent), false)?;
         if !shut.is_empty() {
             return Err(untrusted(agent, &shut));
         }

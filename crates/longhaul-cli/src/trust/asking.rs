@@ -4,6 +4,7 @@
 //! Invariant: only a clear yes at a terminal counts as one, and no text of the project looks like
 //! a line of ours.
 
+use longhaul::agents::loaded::Loaded;
 use longhaul::config::settings::Config;
 use longhaul::trust::decisions::{Decisions, SHELL_VERSIONS_MAX, Status};
 use longhaul::trust::item::{Item, Kind};
@@ -16,11 +17,11 @@ use crate::{plain, say};
 /// Asks the person at the terminal about what is not trusted and this agent needs, or any agent,
 /// unless nobody is to be asked. Returns what stays refused, in sentences.
 pub(crate) fn before(
-    config: &Config,
+    (config, agents): (&Config, &Loaded),
     agent: Option<&str>,
     nobody: bool,
 ) -> anyhow::Result<Vec<String>> {
-    let project = Project::load(config)?;
+    let project = Project::new(config, agents);
     let is_needed = |item: &&Item| match agent {
         Some(agent) => item.used_by.iter().any(|user| user == agent),
         None => !item.used_by.is_empty(),

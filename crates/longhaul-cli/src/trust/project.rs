@@ -1,5 +1,6 @@
 //! What the project here would do, and what was decided about it.
 
+use longhaul::agents::loaded::Loaded;
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::private_file::PrivateFileError;
@@ -9,7 +10,6 @@ use longhaul::trust::item::Item;
 use longhaul::trust::items::items;
 
 use crate::error::CliError;
-use crate::here;
 
 /// A project, and what it would do.
 #[derive(Debug)]
@@ -19,13 +19,12 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// The project of these settings.
-    pub(crate) fn load(config: &Config) -> anyhow::Result<Self> {
-        let loaded = here::agents(config)?;
-        Ok(Self {
+    /// The project of these settings and agents.
+    pub(crate) fn new(config: &Config, agents: &Loaded) -> Self {
+        Self {
             decisions: Decisions::new(config),
-            items: items(config, &McpFile::of(config), &loaded),
-        })
+            items: items(config, &McpFile::of(config), agents),
+        }
     }
 
     /// The items to decide about: no decision covers them, whatever the environment says, and
