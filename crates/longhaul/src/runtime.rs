@@ -105,12 +105,6 @@ impl Runtime {
         &self.0.house.longhaul
     }
 
-    /// Number of those who hear of single runs.
-    #[cfg(test)]
-    pub(crate) fn listeners(&self) -> usize {
-        self.longhaul().ports().tail.listeners()
-    }
-
     /// The handle of a run that was submitted before, maybe by another process.
     pub fn run(&self, id: RunId) -> RunHandle {
         RunHandle::new(Arc::clone(&self.0), id)
@@ -144,5 +138,38 @@ impl Runtime {
             Verdict::Closed(seq) => AnswerOutcome::Closed(seq),
             Verdict::Counted(seq) => AnswerOutcome::Counted(seq),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use crate::handler::HandlerError;
+
+    #[tokio::test]
+    async fn whoever_waits_while_a_worker_works_hears_of_one_run_only() -> Result<(), Error> {
+        let builder = Runtime::builder().store("sqlite::memory:");
+        let builder = builder.handler("waits", |_, _| async move {
+            pending::<Result<(), HandlerError>>().await
+        });
+        let runtime = builder.open().await?;
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let worker = runtime
+            .worker()
+            .on_task_start(move |run| _ = begins.send(run));
+        let worker = worker.spawn();
+        let run = runtime.submit(Task::new("waits")).await?;
+        begun.recv().await;
+        let mut events = run.events();
+        events.next().await.transpose()?;
+        let tail = &runtime.longhaul().ports().tail;
+        assert_eq!(tail.listeners(), 1);
+        run.cancel("enough").await?;
+        run.wait().await?;
+        drop(events);
+        assert_eq!(tail.listeners(), 0);
+        worker.stop().await
     }
 }

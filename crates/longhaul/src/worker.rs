@@ -241,37 +241,3 @@ impl Hooks for TaskHooks {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use crate::error::Error;
-    use crate::handler::HandlerError;
-    use crate::runtime::RuntimeBuilder;
-    use crate::task::Task;
-
-    #[tokio::test]
-    async fn whoever_waits_while_a_worker_works_hears_of_one_run_only() -> Result<(), Error> {
-        let builder = RuntimeBuilder::default().store("sqlite::memory:");
-        let builder = builder.handler("waits", |_, _| async move {
-            pending::<Result<(), HandlerError>>().await
-        });
-        let runtime = builder.open().await?;
-        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
-        let worker = runtime
-            .worker()
-            .on_task_start(move |run| _ = begins.send(run));
-        let worker = worker.spawn();
-        let run = runtime.submit(Task::new("waits")).await?;
-        begun.recv().await;
-        let mut events = run.events();
-        events.next().await.transpose()?;
-        assert_eq!(runtime.listeners(), 1);
-        run.cancel("enough").await?;
-        run.wait().await?;
-        drop(events);
-        assert_eq!(runtime.listeners(), 0);
-        worker.stop().await
-    }
-}
