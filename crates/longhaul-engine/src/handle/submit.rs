@@ -184,11 +184,15 @@ impl Longhaul {
     /// The key under which these tasks count once.
     fn once(&self, tasks: &[Task]) -> Option<Idempotency> {
         let first = tasks.first()?;
-        let body = serde_json::to_value(tasks).unwrap_or_default();
+        // What is nested too deep for a value counts as it was written.
+        let body = match serde_json::to_value(tasks) {
+            Ok(body) => canonical(&body),
+            Err(_) => serde_json::to_string(tasks).unwrap_or_default(),
+        };
         Some(Idempotency {
             principal: self.clean(first.submitter.clone().unwrap_or_default()),
             key: first.idempotency_key.clone()?,
-            body: Hash::of(canonical(&body).as_bytes()),
+            body: Hash::of(body.as_bytes()),
             keep: KEY_KEEP,
         })
     }

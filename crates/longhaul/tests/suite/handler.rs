@@ -222,3 +222,19 @@ async fn a_call_that_ends_while_the_worker_stops_is_not_made_again() {
     worker.stop().await.unwrap();
     assert!(begun.try_recv().is_err(), "it was called again");
 }
+
+#[tokio::test]
+async fn two_inputs_that_are_too_deep_to_read_are_not_the_same_task() {
+    let builder = Runtime::builder().handler("deep", |_, _| async move { Ok(()) });
+    let runtime = builder.store("sqlite::memory:").open().await.unwrap();
+    let task = |inside: &str| {
+        let deep = format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
+        let deep = longhaul::RawJson::parse(deep).unwrap();
+        Task::new("deep").input(deep).idempotency_key("one")
+    };
+    let first = runtime.submit(task("1")).await.unwrap();
+    let again = runtime.submit(task("1")).await.unwrap();
+    assert_eq!(first.id(), again.id());
+    let other = runtime.submit(task("2")).await.unwrap_err();
+    assert_eq!(other.code(), "idempotency_key_reused", "{other}");
+}
