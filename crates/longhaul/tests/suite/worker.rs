@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use longhaul::{Agent, Error, Runtime, RuntimeBuilder, Status, Task, models};
+use tokio::task::JoinSet;
 
 /// Where the process that trusts everything works; the test itself has no such variable.
 const FOLDER: &str = "WORKER_TEST_FOLDER";
@@ -103,10 +104,9 @@ async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
     let runtime = hello().open().await.unwrap();
     let task = || Task::new("hello").inbox("mail").idempotency_key("one");
     let run = runtime.submit(task()).await.unwrap();
-    let waiting = tokio::spawn({
-        let run = run.clone();
-        async move { run.wait().await.map(drop) }
-    });
+    let mut waiting = JoinSet::new();
+    let waited = run.clone();
+    waiting.spawn(async move { waited.wait().await.map(drop) });
     let good = runtime.worker().spawn();
     let bad = runtime.worker().inbox("two\nlines").spawn();
     let failed = bad.stop().await.unwrap_err();
@@ -115,7 +115,7 @@ async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
     // As long as another one drives, nobody else is told.
     runtime.submit(task()).await.unwrap();
     good.stop().await.unwrap();
-    let failed = waiting.await.unwrap().unwrap_err();
+    let failed = waiting.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
     let failed = runtime.submit(task()).await.unwrap_err();
     assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
