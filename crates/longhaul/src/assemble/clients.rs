@@ -17,7 +17,7 @@ use crate::assemble::supplies::ready;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::filled::Filled;
-use crate::mcp::server::Server;
+use crate::mcp::server::{self, Server};
 
 /// Where logins are kept, in the folder for what the user's programs remember.
 const LOGINS: &str = "logins";
@@ -48,19 +48,16 @@ pub fn servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Serve
 fn spec(server: &Server, filled: Filled, login: impl FnOnce(OAuth) -> Option<Login>) -> ServerSpec {
     ServerSpec {
         name: server.name.clone(),
-        way: match filled {
-            Filled::Stdio {
-                command,
-                args,
-                env,
-                cwd,
+        way: match filled.way {
+            server::Way::Stdio {
+                command, args, env, ..
             } => Way::Stdio {
-                command: located(command, &cwd),
+                command: located(command, &filled.cwd),
                 args,
                 env,
-                cwd: Some(cwd),
+                cwd: Some(filled.cwd),
             },
-            Filled::Http {
+            server::Way::Http {
                 url,
                 headers,
                 oauth,
@@ -95,15 +92,9 @@ impl Line for Wired {
         stay: Stay,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let asked = self.0.tools(server, tool, stay).await;
-        asked.map_err(|why| match why {
-            McpError::Login { .. } => format!("{why} {GO_ON}"),
-            McpError::NoServer { .. }
-            | McpError::NoTool { .. }
-            | McpError::Config { .. }
-            | McpError::Start { .. }
-            | McpError::KeepsFailing { .. }
-            | McpError::Lost { .. }
-            | McpError::Closed { .. } => why.to_string(),
+        asked.map_err(|why| match matches!(why, McpError::Login { .. }) {
+            true => format!("{why} {GO_ON}"),
+            false => why.to_string(),
         })
     }
 

@@ -33,39 +33,38 @@ enum Piece<'a> {
 /// # Errors
 /// A variable is not set, or makes the text too long.
 pub fn expand(text: &str, env: &Env) -> Result<String, Unfilled> {
-    let mut whole = String::new();
-    for piece in pieces(text) {
-        match piece {
-            Piece::Plain(plain) => whole.push_str(plain),
-            Piece::Variable(name, default) => match (env.var(name), default) {
-                (Some(value), _) => fill(&mut whole, name, value)?,
-                (None, Some(default)) => whole.push_str(default),
-                (None, None) => return Err(Unfilled::Missing(name.to_owned())),
-            },
-        }
-    }
-    Ok(whole)
-}
-
-fn fill(whole: &mut String, name: &str, value: &str) -> Result<(), Unfilled> {
-    if whole.len() + value.len() > FILLED_MAX {
-        return Err(Unfilled::Long(name.to_owned()));
-    }
-    whole.push_str(value);
-    Ok(())
+    expand_or(text, env, |name, default| match default {
+        Some(default) => Ok(default.to_owned()),
+        None => Err(Unfilled::Missing(name.to_owned())),
+    })
 }
 
 /// The text with those variables filled in that are set there; others stand as
 /// they are written.
 pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, Unfilled> {
+    expand_or(text, env, |name, default| {
+        Ok(match default {
+            Some(default) => format!("${{{name}:-{default}}}"),
+            None => format!("${{{name}}}"),
+        })
+    })
+}
+
+fn expand_or(
+    text: &str,
+    env: &Env,
+    unset: impl Fn(&str, Option<&str>) -> Result<String, Unfilled>,
+) -> Result<String, Unfilled> {
     let mut whole = String::new();
     for piece in pieces(text) {
         match piece {
             Piece::Plain(plain) => whole.push_str(plain),
-            Piece::Variable(name, default) => match (env.var(name), default) {
-                (Some(value), _) => fill(&mut whole, name, value)?,
-                (None, Some(default)) => whole.push_str(&format!("${{{name}:-{default}}}")),
-                (None, None) => whole.push_str(&format!("${{{name}}}")),
+            Piece::Variable(name, default) => match env.var(name) {
+                Some(value) if whole.len() + value.len() > FILLED_MAX => {
+                    return Err(Unfilled::Long(name.to_owned()));
+                }
+                Some(value) => whole.push_str(value),
+                None => whole.push_str(&unset(name, default)?),
             },
         }
     }

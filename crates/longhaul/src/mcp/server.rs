@@ -112,23 +112,76 @@ impl Way {
 
     /// The variables of the environment that are filled in, by name.
     pub fn variables(&self) -> Vec<&str> {
-        let handed: Vec<&String> = match self {
-            Self::Stdio { env, .. } => env.values().collect(),
-            Self::Http { headers, oauth, .. } => {
-                headers.values().chain(oauth_texts(oauth)).collect()
-            }
-        };
-        let itself: Vec<&String> = match self {
-            Self::Stdio {
-                command, args, cwd, ..
-            } => [command].into_iter().chain(args).chain(cwd).collect(),
-            Self::Http { url, .. } => vec![url],
-        };
-        let texts = itself.into_iter().chain(handed);
+        let texts = self.texts().into_iter();
         let mut names: Vec<&str> = texts.flat_map(|text| variables(text)).collect();
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Every text in which variables may stand.
+    pub(crate) fn texts(&self) -> Vec<&String> {
+        match self {
+            Self::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                let words = [command].into_iter().chain(args).chain(cwd);
+                words.chain(env.values()).collect()
+            }
+            Self::Http {
+                url,
+                headers,
+                oauth,
+            } => {
+                let words = [url].into_iter().chain(headers.values());
+                words.chain(oauth_texts(oauth)).collect()
+            }
+        }
+    }
+
+    /// The same with something else in the place of each of these texts.
+    pub(crate) fn try_map<E>(
+        &self,
+        fill: impl Fn(&String) -> Result<String, E>,
+    ) -> Result<Self, E> {
+        let word = |word: &Option<String>| word.as_ref().map(&fill).transpose();
+        let list = |texts: &[String]| texts.iter().map(&fill).collect::<Result<Vec<_>, E>>();
+        let map = |texts: &BTreeMap<String, String>| {
+            let filled = texts.iter();
+            let filled = filled.map(|(name, text)| Ok((name.clone(), fill(text)?)));
+            filled.collect::<Result<BTreeMap<_, _>, E>>()
+        };
+        Ok(match self {
+            Self::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => Self::Stdio {
+                command: fill(command)?,
+                args: list(args)?,
+                env: map(env)?,
+                cwd: word(cwd)?,
+            },
+            Self::Http {
+                url,
+                headers,
+                oauth,
+            } => Self::Http {
+                url: fill(url)?,
+                headers: map(headers)?,
+                oauth: OAuth {
+                    client_id: word(&oauth.client_id)?,
+                    client_secret: word(&oauth.client_secret)?,
+                    client_metadata_url: word(&oauth.client_metadata_url)?,
+                    scopes: list(&oauth.scopes)?,
+                    callback_port: oauth.callback_port,
+                },
+            },
+        })
     }
 }
 

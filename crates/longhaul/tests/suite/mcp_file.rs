@@ -66,28 +66,28 @@ fn what_others_write_is_taken() {
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
-    let Ok(Filled::Stdio {
+    let filled = Filled::of(github, &set, root).unwrap();
+    let Way::Stdio {
         command,
         args,
         env: given,
-        cwd,
-    }) = Filled::of(github, &set, root)
+        ..
+    } = filled.way
     else {
         panic!("a program")
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 2));
     assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
     assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
-    assert_eq!(cwd, root);
-    let Ok(Filled::Http { url, headers, .. }) = Filled::of(docs, &set, root) else {
+    assert_eq!(filled.cwd, root);
+    let filled = Filled::of(docs, &set, root).unwrap();
+    let Way::Http { url, headers, .. } = filled.way else {
         panic!("an address")
     };
     assert_eq!(url, "https://docs.example/mcp?key=none");
     assert_eq!(headers["Authorization"], "Bearer t-s3cret");
-    let Ok(Filled::Stdio { cwd, .. }) = Filled::of(own, &set, root) else {
-        panic!("a program")
-    };
-    assert_eq!(cwd, root.join("tools"));
+    let filled = Filled::of(own, &set, root).unwrap();
+    assert_eq!(filled.cwd, root.join("tools"));
     let missing = Filled::of(github, &env(&[]), root).unwrap_err();
     assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
     let bad = Filled::of(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
@@ -318,7 +318,8 @@ fn a_login_is_read_and_filled_in() {
         ("SECRET", "s3cret"),
         ("DOC", "http://x.example"),
     ]);
-    let Ok(Filled::Http { oauth, .. }) = Filled::of(far, &set, folder.path()) else {
+    let filled = Filled::of(far, &set, folder.path()).unwrap();
+    let Way::Http { oauth, .. } = filled.way else {
         panic!("{file:?}");
     };
     assert_eq!(oauth.client_id.as_deref(), Some("us"));
