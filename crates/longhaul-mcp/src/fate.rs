@@ -5,6 +5,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use longhaul_core::port::redact::Redact as _;
+use longhaul_core::redact::Redactor;
+
 use crate::auth::tokens::without_tokens;
 
 /// So much of what a server writes to its error output is kept.
@@ -21,7 +24,9 @@ const WHY_CHARS_MAX: usize = 600;
 pub(super) struct Fate {
     end: Mutex<Option<End>>,
     tail: Mutex<Tail>,
-    secrets: Vec<String>,
+    redactor: Redactor,
+    /// Length of the longest secret in bytes.
+    longest: usize,
 }
 
 /// The end of what a server wrote to its error output.
@@ -43,9 +48,11 @@ pub(super) struct End {
 }
 
 impl Fate {
-    pub(super) fn new(secrets: Vec<String>) -> Self {
+    pub(super) fn new(secrets: &[String]) -> Self {
+        let hidden = secrets.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
-            secrets,
+            redactor: Redactor::with_stand_ins(hidden),
+            longest: secrets.iter().map(String::len).max().unwrap_or(0),
             ..Self::default()
         }
     }
@@ -78,15 +85,10 @@ impl Fate {
     pub(super) fn mutters(&self, bytes: &[u8]) {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.bytes.extend_from_slice(bytes);
-        let most = TAIL_BYTES_MAX + self.longest();
+        let most = TAIL_BYTES_MAX + self.longest;
         let over = tail.bytes.len().saturating_sub(most);
         tail.bytes.drain(..over);
         tail.is_cut |= over > 0;
-    }
-
-    /// How long the longest secret is.
-    fn longest(&self) -> usize {
-        self.secrets.iter().map(String::len).max().unwrap_or(0)
     }
 
     /// The last line of its error output that says something.
@@ -95,12 +97,17 @@ impl Fate {
         // Before it is cut anywhere: half a secret is not known for one.
         let text = self.masked(&String::from_utf8_lossy(&tail.bytes));
         // Half a letter is shown as a whole one, which is longer.
-        let skipped = self.longest() + '\u{fffd}'.len_utf8() * 3;
+        let skipped = self.longest + '\u{fffd}'.len_utf8() * 3;
         let text = match tail.is_cut {
             true => &text[text.ceil_char_boundary(skipped.min(text.len()))..],
             false => &text,
         };
-        let text = self.without_a_begun_one(text);
+        // The second half of a secret may not have come yet.
+        let begun = self.redactor.unfinished(text);
+        let text = match begun < HALF_BYTES_MIN {
+            true => text,
+            false => &text[..text.len() - begun],
+        };
         let mut lines = text.lines().rev().map(str::trim);
         let line = lines.find(|line| !line.is_empty())?;
         Some(self.clean(line))
@@ -117,24 +124,8 @@ impl Fate {
 
     /// Words without secrets.
     fn masked(&self, words: &str) -> String {
-        let mut words = without_tokens(words).into_owned();
-        for secret in &self.secrets {
-            if words.contains(secret.as_str()) {
-                words = words.replace(secret.as_str(), "***");
-            }
-        }
-        words
-    }
-
-    /// Words without the secret whose second half has not come yet.
-    fn without_a_begun_one<'a>(&self, words: &'a str) -> &'a str {
-        let begun = self.secrets.iter().filter_map(|secret| {
-            let ends = secret.char_indices().map(|(at, _)| at).rev();
-            let mut halves = ends.take_while(|at| *at >= HALF_BYTES_MIN);
-            halves.find(|at| words.ends_with(&secret[..*at]))
-        });
-        let over = begun.max().unwrap_or(0);
-        &words[..words.len() - over]
+        let words = without_tokens(words);
+        self.redactor.redact(&words).into_owned()
     }
 
     /// Words without secrets, on one line and not too many.
@@ -155,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_first_end_counts_and_secrets_are_never_said() {
-        let fate = Fate::new(vec!["hunter2hunter".into()]);
+        let fate = Fate::new(&["hunter2hunter".into()]);
         fate.mutters(b"starting\nbad key hunter2hunter\n\n");
         fate.ends("it said hunter2hunter\nand left.");
         fate.breaks("later");
@@ -180,7 +171,7 @@ mod tests {
         let secret = "hunter2hunter";
         // Wherever the cut falls, and wherever a piece ends.
         for over in 0..=2 * secret.len() {
-            let fate = Fate::new(vec![secret.into(), "abc".into()]);
+            let fate = Fate::new(&[secret.into(), "abc".into()]);
             fate.mutters(secret.as_bytes());
             fate.mutters(secret.as_bytes());
             fate.mutters(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
@@ -188,7 +179,7 @@ mod tests {
             assert!(!words.contains("unt"), "{over}: {words}");
         }
         for end in HALF_BYTES_MIN..=secret.len() {
-            let fate = Fate::new(vec![secret.into()]);
+            let fate = Fate::new(&[secret.into()]);
             fate.mutters(b"the key is ");
             fate.mutters(&secret.as_bytes()[..end]);
             let words = fate.last_words().unwrap();

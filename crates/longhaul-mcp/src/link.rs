@@ -109,7 +109,7 @@ impl Link {
             let why = "its name is not 1 to 64 letters, digits, `_`, `-` and `.`";
             return Err(config(why.to_owned()));
         }
-        let fate = Arc::new(Fate::new(spec.way.secrets()));
+        let fate = Arc::new(Fate::new(&spec.way.secrets()));
         let heard = Arc::new(Heard::default());
         let tap = (Arc::clone(&heard), Arc::clone(&fate));
         let greeted = match &spec.way {

@@ -120,16 +120,22 @@ pub(crate) async fn is_published(at: At<'_>) -> Result<bool, LoginError> {
     }
 }
 
-async fn found(at: At<'_>) -> Result<bool, LoginError> {
+/// Where the server stands, and who asks on its behalf.
+async fn manager(at: At<'_>) -> Result<(Near, AuthorizationManager), LoginError> {
     let asks = Asks::of(at.url).await;
     let asks = asks.map_err(|why| at.failed(&why, "Try it again."))?;
-    // Over such a way nobody logs in, whatever it says.
-    if asks.near().may(at.url).is_err() {
-        return Ok(false);
-    }
+    let near = asks.near();
     let url = at.url.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
-    let manager = manager.await.map_err(|error| at.sdk(&error))?;
+    Ok((near, manager.await.map_err(|error| at.sdk(&error))?))
+}
+
+async fn found(at: At<'_>) -> Result<bool, LoginError> {
+    let (near, manager) = manager(at).await?;
+    // Over such a way nobody logs in, whatever it says.
+    if near.may(at.url).is_err() {
+        return Ok(false);
+    }
     let found = manager.resolve_metadata().await;
     let found = found.map_err(|error| at.sdk(&error))?;
     Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
@@ -137,16 +143,11 @@ async fn found(at: At<'_>) -> Result<bool, LoginError> {
 
 async fn begun(at: At<'_>, visit: &Visit) -> Result<Began, LoginError> {
     let sdk = |error: AuthError| at.sdk(&error);
-    let asks = Asks::of(at.url).await;
-    let asks = asks.map_err(|why| at.failed(&why, "Try it again."))?;
-    let near = asks.near();
+    let (near, mut manager) = manager(at).await?;
     near.may(at.url).map_err(|_| {
         let why = "it is not asked over https://, so everybody on the way could take the login";
         at.failed(why, "Write its https:// address as `url` in .mcp.json.")
     })?;
-    let url = at.url.clone();
-    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
-    let mut manager = manager.await.map_err(sdk)?;
     let given = InMemoryCredentialStore::new();
     manager.set_credential_store(given.clone());
     let heard = at.login.heard();
