@@ -5,19 +5,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::BadId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::time::Clock;
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{aside, card, typed};
+use crate::ask::{TIMEOUT, aside};
 use crate::jsonl::Jsonl;
 use crate::location::Location;
 use crate::place::Trouble;
+use crate::typed::{BadTool, TypedTool, typed};
 
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 const KIND_LENGTH_MAX: usize = 64;
@@ -28,65 +29,49 @@ const KIND: &str = "note";
 /// Logs interactions.
 #[derive(Debug)]
 pub struct LogInteraction {
-    card: ToolCard,
     lines: Jsonl,
     clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Deserialize)]
+/// What the model says of an interaction.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub struct Input {
+    /// What happened, in a sentence or two
+    #[schemars(length(min = 1, max = SUMMARY_LENGTH_MAX))]
     summary: String,
+    /// One word for it, such as `question` or `reminder`; `note` unless given
+    #[schemars(length(min = 1, max = KIND_LENGTH_MAX))]
     kind: Option<String>,
+    /// Whatever else belongs to it, 64 KB of JSON at most
     details: Option<Value>,
 }
 
 impl LogInteraction {
     /// The tool over this file of JSON lines, which is made with the first one.
-    pub fn new(file: impl Into<Location>, clock: Arc<dyn Clock>) -> Result<Self, BadId> {
-        let properties = json!({
-            "summary": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": SUMMARY_LENGTH_MAX,
-                "description": "What happened, in a sentence or two",
-            },
-            "kind": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": KIND_LENGTH_MAX,
-                "description": "One word for it, such as `question` or `reminder`; `note` unless given",
-            },
-            "details": {
-                "description": "Whatever else belongs to it, 64 KB of JSON at most",
-            },
-        });
-        let description = "Writes a line about an interaction into the log that people read. It \
-            is kept for good; nobody is told by it.";
-        Ok(Self {
-            card: card("log_interaction", description, properties, &["summary"])?,
-            lines: Jsonl::new(file.into()),
-            clock,
-        })
+    pub fn tool(
+        file: impl Into<Location>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<dyn Tool>, BadTool> {
+        let lines = Jsonl::new(file.into());
+        typed(Self { lines, clock })
     }
 }
 
 #[async_trait]
-impl Tool for LogInteraction {
-    fn card(&self) -> &ToolCard {
-        &self.card
-    }
+impl TypedTool for LogInteraction {
+    type Input = Input;
+    const NAME: &'static str = "log_interaction";
+    const DESCRIPTION: &'static str = "Writes a line about an interaction into the log that \
+        people read. It is kept for good; nobody is told by it.";
+    const CLASS: EffectClass = EffectClass::Keyed;
+    const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn class(&self, _input: &Value) -> EffectClass {
-        EffectClass::Keyed
-    }
-
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_subjects(&self, input: &Value) -> Vec<String> {
         vec![kind(input["kind"].as_str())]
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
+    async fn call(&self, input: Input, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input = checked(input)?;
         let line = json!({
             "key": around.key,

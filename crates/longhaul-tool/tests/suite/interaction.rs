@@ -23,9 +23,9 @@ fn around(index: u16) -> ToolContext {
     around
 }
 
-fn tool(dir: &tempfile::TempDir) -> LogInteraction {
+fn tool(dir: &tempfile::TempDir) -> Arc<dyn Tool> {
     let clock: Arc<dyn Clock> = Arc::new(SimClock::new());
-    LogInteraction::new(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
+    LogInteraction::tool(dir.path().join(".longhaul/interactions.jsonl"), clock).unwrap()
 }
 
 fn lines(dir: &tempfile::TempDir) -> Vec<String> {

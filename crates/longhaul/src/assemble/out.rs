@@ -50,10 +50,10 @@ impl Out {
         }
         let guarded = Arc::new(Guarded::new(open, Arc::clone(clock)));
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
-        let log = LogInteraction::new(log_file(config)?, Arc::clone(clock));
+        let log = LogInteraction::tool(log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
         let sender = sender(config, clock, &guarded)?;
-        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), Arc::new(log)];
+        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
         if sender.deliver.is_none() {
             tools.push(Arc::clone(&sender.tool));
         }
