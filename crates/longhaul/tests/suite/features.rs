@@ -36,7 +36,7 @@ fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     };
-    write("scripts/clerk.yaml", "turns:\n  - text: Done.\n");
+    write("scripts/clerk.yaml", "replies:\n  - text: Done.\n");
     let server = r#"{"mcpServers":{"files":{"command":"true"}}}"#;
     // Neither a server that is named nor a file that is missing changes what the build lacks.
     for (tool, file) in [
