@@ -52,8 +52,9 @@ async fn thousands_of_streams_wait_and_hear_only_their_own() {
         );
         server.ask(steer).await.expect(202);
         for at in [place, place + runs.len()] {
-            let heard = ears[at].next().await.unwrap();
-            assert_eq!((heard.id, heard.event.as_str()), (Some(2), "steer.queued"));
+            // On a slow machine the comment of every ten seconds comes before.
+            let heard = ears[at].until("steer.queued").await;
+            assert_eq!(heard.id, Some(2));
             assert_eq!(heard.json()["run"], runs[place]);
         }
     }
