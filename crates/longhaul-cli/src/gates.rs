@@ -130,8 +130,8 @@ impl Ls {
             return Ok(());
         }
         let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
-        let rows: Vec<Vec<Cell>> = gates.iter().map(|gate| row(gate, now)).collect();
-        table::print(&head, &rows)?;
+        let rows = gates.iter().map(|gate| row(gate, now));
+        table::print(&head, rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
             say::talk(
                 "Look: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",

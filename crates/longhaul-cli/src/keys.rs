@@ -149,8 +149,8 @@ impl Ls {
             return Ok(());
         }
         let head = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
-        let rows: Vec<Vec<Cell>> = keys.iter().map(row).collect();
-        table::print(&head, &rows)
+        let rows = keys.iter().map(row);
+        table::print(&head, rows)
     }
 }
 

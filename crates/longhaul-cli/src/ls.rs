@@ -139,8 +139,7 @@ impl Ls {
             true => left_row(run, now),
             false => row(run, &mark(run.status, run.reason.as_deref()), now),
         });
-        let rows: Vec<Vec<Cell>> = rows.collect();
-        table::print(&head, &rows)?;
+        table::print(&head, rows)?;
         let mut foot = match (runs.len(), count) {
             (shown, count) if shown == count => format!("{shown} in all."),
             (shown, count) if count > counted => {

@@ -222,8 +222,8 @@ impl Notes {
             ));
         } else {
             let head = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
-            let rows: Vec<Vec<Cell>> = notes.iter().map(row).collect();
-            table::print(&head, &rows)?;
+            let rows = notes.iter().map(row);
+            table::print(&head, rows)?;
         }
         Ok(())
     }

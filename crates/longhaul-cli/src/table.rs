@@ -37,8 +37,12 @@ impl Cell {
 }
 
 /// Prints a table with this head.
-pub(crate) fn print(head: &[&str], rows: &[Vec<Cell>]) -> anyhow::Result<()> {
-    let lines = table(head, rows, Paint::for_stdout());
+pub(crate) fn print(
+    head: &[&str],
+    rows: impl IntoIterator<Item = Vec<Cell>>,
+) -> anyhow::Result<()> {
+    let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
+    let lines = table(head, &rows, Paint::for_stdout());
     lines.iter().try_for_each(|line| say::data(line))
 }
 

@@ -158,9 +158,9 @@ fn print_table(project: &Project) -> anyhow::Result<()> {
             Cell::new(used_by).at_most(60),
         ]
     };
-    let rows: Vec<Vec<Cell>> = project.items.iter().map(row).collect();
+    let rows = project.items.iter().map(row);
     let head = ["THING", "KIND", "STATUS", "USED BY"];
-    table::print(&head, &rows)
+    table::print(&head, rows)
 }
 
 fn revoke(project: &Project) -> anyhow::Result<()> {

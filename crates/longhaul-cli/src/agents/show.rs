@@ -9,8 +9,9 @@ use longhaul::agents::verbatim;
 use longhaul::{span, written};
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, Verdict};
-use longhaul_core::time::Millis;
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, ResultGate, Verdict};
+use longhaul_core::raw::RawJson;
+use longhaul_core::usage::Micros;
 use longhaul_engine::agent::wish::{Every, Eye, Guards, Isolation, Sandboxed, Sight};
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use serde_json::json;
@@ -79,66 +80,34 @@ fn described(agent: &Agent) -> Vec<(&'static str, String)> {
         ("tools", agent.tools.join(", ")),
         ("skills", names.collect::<Vec<_>>().join(", ")),
         ("context", agent.context.join(", ")),
-        ("max turns", number(agent.max_turns)),
+        (
+            "max turns",
+            text(agent.max_turns, |turns| turns.to_string()),
+        ),
         ("budget", budget(agent.budget)),
         ("retry", retry(agent.retry)),
-        (
-            "sandbox",
-            agent
-                .sandbox
-                .as_ref()
-                .map(sandbox)
-                .unwrap_or_default()
-                .to_owned(),
-        ),
-        ("guards", agent.guards.map(guards).unwrap_or_default()),
-        ("keep open", time(agent.keep_open)),
-        (
-            "in doubt",
-            agent.in_doubt.map(in_doubt).unwrap_or_default().to_owned(),
-        ),
-        (
-            "result",
-            agent
-                .result_gate
-                .as_ref()
-                .map(|gate| format!("asks \"{}\"", gate.ask))
-                .unwrap_or_default(),
-        ),
+        ("sandbox", text(agent.sandbox.as_ref(), sandbox)),
+        ("guards", text(agent.guards, guards)),
+        ("keep open", text(agent.keep_open, span::write)),
+        ("in doubt", text(agent.in_doubt, in_doubt)),
+        ("result", text(agent.result_gate.as_ref(), result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", parked(agent)),
-        (
-            "perception",
-            agent.perception.as_ref().map(sight).unwrap_or_default(),
-        ),
-        (
-            "output",
-            agent
-                .output
-                .as_ref()
-                .map(|schema| schema.as_str().to_owned())
-                .unwrap_or_default(),
-        ),
+        ("perception", text(agent.perception.as_ref(), sight)),
+        ("output", text(agent.output.as_ref(), output)),
         ("rules", rules),
     ];
     lines.extend(agent.rules.iter().map(|rule| ("rule", ruled(rule))));
-    lines.extend(
-        agent
-            .effects
-            .iter()
-            .map(|effect| ("effect", effected(effect))),
-    );
+    let effects = agent.effects.iter();
+    lines.extend(effects.map(|effect| ("effect", effected(effect))));
     let events = agent.events.iter();
     lines.extend(events.map(|(kind, text)| ("event", format!("{kind}: {text}"))));
     lines
 }
 
-fn number(number: Option<u32>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
-}
-
-fn time(time: Option<Millis>) -> String {
-    time.map(span::write).unwrap_or_default()
+/// A value as text; empty where there is none.
+fn text<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
+    value.map(write).unwrap_or_default()
 }
 
 /// What is said, each with its name, without what is not.
@@ -150,39 +119,44 @@ fn joined(parts: &[(&str, String)]) -> String {
 
 fn budget(budget: BudgetPatch) -> String {
     let caps = budget.caps;
-    let usd = caps
-        .micros
-        .map(|micros| (micros.0 as f64 / 1e6).to_string());
-    let tokens = caps.tokens.map(|tokens| tokens.to_string());
-    let warned = budget.warn_percent.map(|percent| format!("{percent} %"));
+    let usd = |micros: Micros| (micros.0 as f64 / 1e6).to_string();
     joined(&[
-        ("usd", usd.unwrap_or_default()),
-        ("tokens", tokens.unwrap_or_default()),
-        ("turns", number(caps.turns)),
-        ("active time", time(caps.active)),
-        ("warned at", warned.unwrap_or_default()),
+        ("usd", text(caps.micros, usd)),
+        ("tokens", text(caps.tokens, |tokens| tokens.to_string())),
+        ("turns", text(caps.turns, |turns| turns.to_string())),
+        ("active time", text(caps.active, span::write)),
+        (
+            "warned at",
+            text(budget.warn_percent, |percent| format!("{percent} %")),
+        ),
     ])
 }
 
 fn retry(retry: RetryPatch) -> String {
-    let factor = retry
-        .multiplier_percent
-        .map(|factor| f64::from(factor) / 100.0);
+    let times = |percent| (f64::from(percent) / 100.0).to_string();
     joined(&[
-        ("retries", number(retry.max_retries)),
-        ("first after", time(retry.initial_delay)),
         (
-            "times",
-            factor.map(|factor| factor.to_string()).unwrap_or_default(),
+            "retries",
+            text(retry.max_retries, |retries| retries.to_string()),
         ),
-        ("at most", time(retry.max_delay)),
+        ("first after", text(retry.initial_delay, span::write)),
+        ("times", text(retry.multiplier_percent, times)),
+        ("at most", text(retry.max_delay, span::write)),
     ])
 }
 
-const fn sandbox(sandbox: &Sandboxed) -> &'static str {
+fn result_gate(gate: &ResultGate) -> String {
+    format!("asks \"{}\"", gate.ask)
+}
+
+fn output(schema: &RawJson) -> String {
+    schema.as_str().to_owned()
+}
+
+fn sandbox(sandbox: &Sandboxed) -> String {
     match sandbox.isolation {
-        Isolation::Walled => "",
-        Isolation::None => "without walls",
+        Isolation::Walled => String::new(),
+        Isolation::None => "without walls".to_owned(),
     }
 }
 
@@ -193,12 +167,13 @@ fn guards(guards: Guards) -> String {
     }
 }
 
-const fn in_doubt(in_doubt: InDoubt) -> &'static str {
-    match in_doubt {
+fn in_doubt(in_doubt: InDoubt) -> String {
+    let text = match in_doubt {
         InDoubt::Tell => "the model is told",
         InDoubt::Ask => "a person is asked",
         InDoubt::Fail => "the run fails",
-    }
+    };
+    text.to_owned()
 }
 
 fn parked(agent: &Agent) -> String {
@@ -236,25 +211,16 @@ fn ruled(rule: &GateRule) -> String {
                 OnTimeout::Pause => "then it pauses",
             };
             let who = rule.approvers;
-            let count = if who.count == 1 {
-                String::new()
-            } else {
-                who.count.to_string()
-            };
-            let other = if who.not_submitter {
-                "not by the submitter"
-            } else {
-                ""
-            };
+            let count = (who.count != 1).then_some(who.count);
+            let other = who.not_submitter.then_some("not by the submitter");
             let more = joined(&[
-                ("approvers", count),
-                ("", other.to_owned()),
-                ("reminds after", time(rule.remind)),
+                ("approvers", text(count, |count| count.to_string())),
+                ("", text(other, str::to_owned)),
+                ("reminds after", text(rule.remind, span::write)),
             ]);
-            let more = if more.is_empty() {
-                more
-            } else {
-                format!(", {more}")
+            let more = match more.as_str() {
+                "" => String::new(),
+                more => format!(", {more}"),
             };
             format!("{what}: asks \"{ask}\", for {timeout}, {then}{more}")
         }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::mcp::login::{self, said};
 use crate::mcp::report::{nothing, project, tell};
-use crate::paint::{Paint, Tone};
-use crate::table::{Cell, table};
+use crate::paint::Tone;
+use crate::table::{self, Cell};
 use crate::{here, say};
 
 /// So much of a command is shown in a row.
@@ -62,9 +62,7 @@ impl Ls {
                 let standing = standing(server, &ready, verdict.as_ref());
                 row(server, &standing, logins.get(&server.name))
             });
-            for line in table(&head, &rows.collect::<Vec<_>>(), Paint::for_stdout()) {
-                say::data(&line)?;
-            }
+            table::print(&head, rows)?;
         }
         tell(&file);
         Ok(exit)

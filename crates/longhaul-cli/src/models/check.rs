@@ -77,7 +77,7 @@ impl Check {
             let idle = idle.filter(|one| one.needs_key() && one.key(&menu.env).is_none());
             rows.extend(idle.map(unasked));
         }
-        table::print(&head, &rows)?;
+        table::print(&head, rows)?;
         Ok(exit(&reports))
     }
 

@@ -43,10 +43,10 @@ impl Ls {
             Cell::new("built in"),
             Cell::new("for demos and tests, no AI").tone(Tone::Faint),
         ]);
-        table::print(&head, &rows)?;
+        table::print(&head, rows)?;
         say::data("")?;
         let head = ["NAME", "MODEL", "FROM"];
-        table::print(&head, &names(menu, chosen.as_ref().ok()))
+        table::print(&head, names(menu, chosen.as_ref().ok()))
     }
 }
 

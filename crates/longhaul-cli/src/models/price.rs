@@ -57,8 +57,8 @@ impl Price {
         let head = [
             "MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE",
         ];
-        let rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();
-        table::print(&head, &rows)?;
+        let rows = lines.iter().map(row);
+        table::print(&head, rows)?;
         let day = menu.prices.as_of();
         say::data(&format!(
             "\nDollars for a million tokens, by the lists of {day}; WRITE is into a cache."
