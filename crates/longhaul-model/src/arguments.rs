@@ -10,7 +10,7 @@ use longhaul_core::raw::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::exchange::Fault;
+use crate::fault::Fault;
 
 /// So many calls a reply may have.
 const CALLS_MAX: usize = 1_024;

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::blame::Blame;
 use crate::counts::{Counts, UsagePaths};
+use crate::fault::Fault;
 use crate::http::Http;
 use crate::http::answer::Answer;
 use crate::http::trouble::Trouble;
@@ -52,17 +53,6 @@ pub(crate) enum Heed {
     Moved,
     /// The end of the reply.
     Over,
-}
-
-/// Why a codec hears no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The provider says that it failed: its error, as it came.
-    Told(String),
-    /// What it says makes no sense.
-    Nonsense(String),
-    /// It says more than anybody can use, and would again.
-    TooMuch(String),
 }
 
 /// Passes words on, where there are any.

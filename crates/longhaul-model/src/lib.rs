@@ -12,6 +12,7 @@ pub mod cassette;
 pub mod chat;
 mod counts;
 mod exchange;
+mod fault;
 mod fields;
 pub mod http;
 mod ids;

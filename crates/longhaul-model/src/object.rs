@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::arguments::count_in;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 
 /// The fields of an object by their names. A field that is `null` is none.
 #[derive(Debug, Default, Deserialize)]

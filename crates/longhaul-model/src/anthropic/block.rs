@@ -6,7 +6,7 @@ use longhaul_core::message::{Block, Thinking, ToolCall, Words};
 use longhaul_core::raw::RawJson;
 
 use crate::arguments::arguments;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use crate::fields::{Fields, Later};
 use crate::object::Object;
 

@@ -11,7 +11,8 @@ use crate::anthropic::block::Open;
 use crate::anthropic::wire::{USAGE, stop};
 use crate::arguments::{check_count, says};
 use crate::counts::Counts;
-use crate::exchange::{Codec, Fault, Heed, called, each, no_json, part, say};
+use crate::exchange::{Codec, Heed, called, each, no_json, part, say};
+use crate::fault::Fault;
 use crate::object::Object;
 use crate::sse::Event;
 

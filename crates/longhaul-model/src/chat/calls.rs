@@ -10,7 +10,7 @@ use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
 use crate::arguments::{arguments, check_count, count_in, says};
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use crate::fields::{Fields, Later};
 
 /// The fields of a call that are written from what is known.
