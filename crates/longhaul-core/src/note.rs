@@ -152,61 +152,37 @@ pub fn spaced(text: &str) -> String {
 /// The words of a query, each once. Letters of a script without blanks that stand
 /// together are one word with blanks in it: a phrase of letters.
 pub fn words(query: &str) -> Vec<String> {
+    let letters: Vec<char> = query.chars().collect();
     let mut words: Vec<String> = Vec::new();
-    let mut word = Word::default();
-    for letter in query.chars() {
-        let kind = match letter {
-            _ if is_unspaced(letter) => Kind::Unspaced,
-            _ if letter.is_alphanumeric() || is_mark(letter) => Kind::Spaced,
-            _ => Kind::Between,
+    for run in letters.chunk_by(|one, next| kind(*one) == kind(*next)) {
+        let letters = run.iter().take(WORD_LETTERS_MAX);
+        let word: String = match kind(run[0]) {
+            Kind::Between => continue,
+            Kind::Spaced => letters.collect(),
+            Kind::Unspaced => letters.map(char::to_string).collect::<Vec<_>>().join(" "),
         };
-        if kind != word.kind {
-            word.end(&mut words);
-            word.kind = kind;
+        if !words.contains(&word) {
+            words.push(word);
         }
-        word.add(letter);
         if words.len() == QUERY_WORDS_MAX {
-            return words;
+            break;
         }
     }
-    word.end(&mut words);
     words
 }
 
-/// What a letter is to a word.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    #[default]
     Between,
     Spaced,
     Unspaced,
 }
 
-#[derive(Debug, Default)]
-struct Word {
-    kind: Kind,
-    text: String,
-    letters: usize,
-}
-
-impl Word {
-    fn add(&mut self, letter: char) {
-        if self.kind == Kind::Between || self.letters == WORD_LETTERS_MAX {
-            return;
-        }
-        if self.kind == Kind::Unspaced && self.letters > 0 {
-            self.text.push(' ');
-        }
-        self.text.push(letter);
-        self.letters += 1;
-    }
-
-    fn end(&mut self, words: &mut Vec<String>) {
-        let text = std::mem::take(&mut self.text);
-        self.letters = 0;
-        if !text.is_empty() && !words.contains(&text) {
-            words.push(text);
-        }
+fn kind(letter: char) -> Kind {
+    match letter {
+        _ if is_unspaced(letter) => Kind::Unspaced,
+        _ if letter.is_alphanumeric() || is_mark(letter) => Kind::Spaced,
+        _ => Kind::Between,
     }
 }
 

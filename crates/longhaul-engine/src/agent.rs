@@ -52,7 +52,6 @@ pub struct Agent {
     #[serde(default)]
     pub retry: RetryPatch,
     /// After so many turns a run of it ends.
-    #[serde(default)]
     pub max_turns: Option<u32>,
     /// Which calls need a person; the first match wins.
     #[serde(default)]
@@ -61,16 +60,12 @@ pub struct Agent {
     #[serde(default)]
     pub effects: Vec<EffectRule>,
     /// What happens to a call in doubt that no rule speaks of.
-    #[serde(default)]
     pub in_doubt: Option<InDoubt>,
     /// The final answer is itself a gate.
-    #[serde(default)]
     pub result_gate: Option<ResultGate>,
     /// A run that would end stays open for follow-ups this long.
-    #[serde(default)]
     pub keep_open: Option<Millis>,
     /// The lane of its runs, a template over `input` and `context`.
-    #[serde(default)]
     pub lane: Option<String>,
     /// What a parked run does with its lane.
     #[serde(default)]

@@ -221,7 +221,7 @@ impl Ledger {
     /// Whether nobody has claimed the run since, and it has not ended: an input
     /// is decided for the driver that the journal names.
     fn is_ours(&self) -> bool {
-        self.run.outcome().is_none() && self.run.control().epoch() == self.claimed.epoch
+        self.run.outcome().is_none() && self.run.control().epoch == self.claimed.epoch
     }
 
     /// The heart does not take it.

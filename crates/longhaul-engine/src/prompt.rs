@@ -92,7 +92,7 @@ impl Sections<'_> {
         if let Some(event) = self.event {
             lines.push(format!("- An event made this run: `{event}`."));
         }
-        if let Some(limits) = limits(run.control().caps(), task.policy.max_turns) {
+        if let Some(limits) = limits(&run.control().caps, task.policy.max_turns) {
             lines.push(format!("- Your limits: {limits}."));
         }
         if let Some(contract) = self.contract {

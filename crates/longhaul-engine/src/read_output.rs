@@ -43,7 +43,6 @@ struct Input {
     call: CallId,
     #[serde(default)]
     offset: usize,
-    #[serde(default)]
     grep: Option<String>,
 }
 

@@ -44,12 +44,12 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         usage: row.usage.into(),
         cost_usd: row.cost.map(usd),
         budget: BudgetView {
-            turns: least(control.caps().turns, task.policy.max_turns),
-            ..control.caps().into()
+            turns: least(control.caps.turns, task.policy.max_turns),
+            ..(&control.caps).into()
         },
         active_ms: row.active.0,
         waiting_ms: lived.saturating_sub(row.active.0),
-        attempt: control.attempt(),
+        attempt: control.attempt,
         epoch: row.epoch.0,
         model: model.map(str::to_owned).or_else(|| task.model.clone()),
         thread: task.thread.as_ref().map(ToString::to_string),
@@ -65,7 +65,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         root: row.root,
         chain: task.chain.as_ref().map(RawJson::of),
         sandbox: None,
-        gates: control.gates().iter().map(|gate| gate.id).collect(),
+        gates: control.gates.iter().map(|gate| gate.id).collect(),
         metadata: task.metadata.clone(),
         created_at: row.created_at,
         started_at: row.started_at,

@@ -95,16 +95,11 @@ pub async fn models(http: &Http, asker: &Asker<'_>) -> Result<Vec<String>, Failu
 /// The names in a list; none: it is none.
 fn names(body: &[u8]) -> Option<Vec<String>> {
     let value: Value = serde_json::from_slice(body).ok()?;
-    let list = match &value {
-        Value::Array(list) => list,
-        Value::Object(map) => match map.get("data").or_else(|| map.get("models"))? {
-            Value::Array(list) => list,
-            // Ollama says so when it has none yet.
-            Value::Null => return Some(Vec::new()),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => return None,
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-    };
+    let inside = value.get("data").or_else(|| value.get("models"));
+    if inside.is_some_and(Value::is_null) {
+        return Some(Vec::new());
+    }
+    let list = inside.unwrap_or(&value).as_array()?;
     let name = |one: &Value| {
         let name = one.get("id").or_else(|| one.get("name")).unwrap_or(one);
         let name = name.as_str()?;

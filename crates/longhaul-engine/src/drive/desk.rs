@@ -72,7 +72,7 @@ impl Desk {
             gauge: Gauge::default(),
             texts: Texts::default(),
         };
-        let crashes = desk.ledger.run().control().crashes();
+        let crashes = desk.ledger.run().control().crashes;
         let may_begin = match charge.crash_guard.admission(crashes) {
             Admission::Free => true,
             Admission::Trial { permits } => desk.begin_trial(&charge, permits).await?,
@@ -119,7 +119,7 @@ impl Desk {
 
     /// Lets the next run be on trial once this one has made progress.
     pub(super) fn end_trial(&mut self) {
-        if self.ledger.run().control().crashes() == 0 {
+        if self.ledger.run().control().crashes == 0 {
             self.trial = None;
         }
     }
@@ -129,7 +129,7 @@ impl Desk {
     pub(super) async fn leave(&mut self) -> Parting {
         if self.stop.is_draining() && !self.lease.is_lost() {
             match self.ledger.note(Input::Release).await {
-                Ok(_) if self.ledger.run().control().rest().is_some() => return Parting::Rested,
+                Ok(_) if self.ledger.run().control().rest.is_some() => return Parting::Rested,
                 Ok(_) => {}
                 Err(error) => {
                     let run = self.ledger.run().id();

@@ -15,14 +15,6 @@ use crate::ledger::fold;
 /// So long may a reason be.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
-/// Whether the run stands as was asked, or will as soon as its driver hears.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
-    Yes,
-    /// Somebody drives it.
-    Driven,
-}
-
 impl Longhaul {
     /// Ends a run. When this returns nothing more of it can start.
     pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
@@ -32,34 +24,32 @@ impl Longhaul {
             by: by.clone(),
             reason: reason.clone(),
         };
-        match self.close(run, close).await? {
-            Closed::Yes => Ok(()),
-            Closed::Driven => {
-                self.say(run, Word::Cancel { by, reason }).await?;
-                Ok(())
-            }
-        }
+        self.close_or_say(run, close, Word::Cancel { by, reason })
+            .await
     }
 
     /// Stills a run until somebody lets it go on.
     pub async fn pause(&self, run: RunId, by: &str) -> Result<(), Error> {
         let by = self.clean(by);
-        match self.close(run, Input::Still { by: by.clone() }).await? {
-            Closed::Yes => Ok(()),
-            Closed::Driven => {
-                self.say(run, Word::Pause { by }).await?;
-                Ok(())
-            }
-        }
+        let still = Input::Still { by: by.clone() };
+        self.close_or_say(run, still, Word::Pause { by }).await
     }
 
-    /// Decides for a run that nobody drives.
-    async fn close(&self, run: RunId, input: Input) -> Result<Closed, Error> {
+    /// Decides for a run that nobody drives; a driver is told.
+    async fn close_or_say(&self, run: RunId, input: Input, word: Word) -> Result<(), Error> {
+        if !self.close(run, input).await? {
+            self.say(run, word).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the run stands as was asked now. Otherwise somebody drives it.
+    async fn close(&self, run: RunId, input: Input) -> Result<bool, Error> {
         let (folded, now) = fold(&self.ports, run).await?;
         let batch = match decide(&folded, input, Moment::at(now)) {
             Ok(batch) => self.marked(batch),
             Err(refusal @ (Refusal::Ended(_) | Refusal::Already(_))) => return Err(refusal.into()),
-            Err(_) => return Ok(Closed::Driven),
+            Err(_) => return Ok(false),
         };
         let author = Author::Closer {
             after: folded.seq(),
@@ -72,11 +62,11 @@ impl Longhaul {
         {
             Appended::At { .. } => {
                 self.ports.nudges.wrote(run);
-                Ok(Closed::Yes)
+                Ok(true)
             }
             Appended::NoRun => Err(Error::NoRun(run)),
             Appended::RunEnded => Err(self.ended(run).await),
-            Appended::MovedOn | Appended::Fenced | Appended::Refused(_) => Ok(Closed::Driven),
+            Appended::MovedOn | Appended::Fenced | Appended::Refused(_) => Ok(false),
         }
     }
 }

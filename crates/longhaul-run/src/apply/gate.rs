@@ -5,7 +5,7 @@
 use longhaul_core::event::gate::{GateAnswer, GateClosed, GateExpired, GateRaised};
 use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
-use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect::{EffectClass, InDoubt};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, OnTimeout};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Fault;
@@ -21,13 +21,9 @@ impl Control {
         let gate = &data.gate;
         if let Some(id) = gate.call {
             let call = self.call_mut(id)?;
-            call.state = match gate.kind {
-                GateKind::Approval => CallState::Gated(gate.id),
-                GateKind::Question
-                | GateKind::Blocked
-                | GateKind::InDoubt
-                | GateKind::Signal
-                | GateKind::Result => CallState::Asked(gate.id),
+            call.state = match gate.kind == GateKind::Approval {
+                true => CallState::Gated(gate.id),
+                false => CallState::Asked(gate.id),
             };
         } else if gate.kind == GateKind::Result {
             let Stage::Concluding(concluding) = &mut self.stage else {
@@ -139,17 +135,13 @@ impl Control {
             concluding.gate = None;
         }
         if let Some(call) = self.waiting_call(gate.id) {
-            call.state = match gate.kind {
-                GateKind::InDoubt => CallState::Doubtful {
-                    then: longhaul_core::policy::effect::InDoubt::Ask,
+            call.state = match gate.kind == GateKind::InDoubt {
+                true => CallState::Doubtful {
+                    then: InDoubt::Ask,
                     look: false,
                     why: None,
                 },
-                GateKind::Approval
-                | GateKind::Question
-                | GateKind::Blocked
-                | GateKind::Signal
-                | GateKind::Result => CallState::Unjudged,
+                false => CallState::Unjudged,
             };
         }
     }
@@ -166,14 +158,9 @@ impl Control {
             }
         }
         if let Some(call) = self.waiting_call(gate.id) {
-            call.state = match gate.kind {
-                GateKind::Approval if approved => CallState::Waiting,
-                GateKind::Approval
-                | GateKind::Question
-                | GateKind::Blocked
-                | GateKind::InDoubt
-                | GateKind::Signal
-                | GateKind::Result => CallState::settling("nobody answered in time", true),
+            call.state = match approved && gate.kind == GateKind::Approval {
+                true => CallState::Waiting,
+                false => CallState::settling("nobody answered in time", true),
             };
         }
     }

@@ -32,33 +32,33 @@ pub struct Control {
     pub(crate) id: RunId,
     pub(crate) policy: Arc<Policy>,
     /// The caps in force, raised ones included.
-    pub(crate) caps: Budget,
+    pub caps: Budget,
     pub(crate) tariff: Tariff,
-    pub(crate) epoch: Epoch,
+    pub epoch: Epoch,
     /// Somebody drives it, or died doing so.
     pub(crate) driven: bool,
     /// The driver before this one died in the middle.
     pub(crate) orphaned: Option<Epoch>,
     /// How many drivers have died since the run last made progress.
     #[serde(default)]
-    pub(crate) crashes: u32,
-    pub(crate) stage: Stage,
-    pub(crate) rest: Option<Rest>,
+    pub crashes: u32,
+    pub stage: Stage,
+    pub rest: Option<Rest>,
     pub(crate) cancel: Option<String>,
     pub(crate) pause: Option<String>,
     /// It can't go on, and ends with this.
     pub(crate) doom: Option<Fault>,
     /// A part is missing: somebody is asked at this gate.
     pub(crate) missing: Option<GateId>,
-    pub(crate) attempt: u32,
+    pub attempt: u32,
     /// Completed turns.
-    pub(crate) turns: u32,
+    pub turns: u32,
     /// The last turn that ended, completed or interrupted.
     pub(crate) turn: u32,
-    pub(crate) steers: Vec<QueuedSteer>,
-    pub(crate) gates: Vec<GateSpec>,
+    pub steers: Vec<QueuedSteer>,
+    pub gates: Vec<GateSpec>,
     pub(crate) allowed: Vec<(RuleId, Pattern)>,
-    pub(crate) sums: Sums,
+    pub sums: Sums,
     /// The bytes of the conversation, for holds.
     pub(crate) bytes: u64,
     pub(crate) compactor: Option<Arc<Compactor>>,
@@ -180,61 +180,9 @@ impl Control {
         self.squeezed.bytes = bytes;
     }
 
-    /// Where it stands.
-    pub const fn stage(&self) -> &Stage {
-        &self.stage
-    }
-
-    /// Why nobody drives it.
-    pub const fn rest(&self) -> Option<&Rest> {
-        self.rest.as_ref()
-    }
-
-    /// The fence.
-    pub const fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// How many drivers have died since the run last made progress. A driver that died
-    /// before it recorded the recovery from another death is not counted: it had only
-    /// waited for its turn.
-    pub const fn crashes(&self) -> u32 {
-        self.crashes
-    }
-
-    /// Completed turns.
-    pub const fn turns(&self) -> u32 {
-        self.turns
-    }
-
     /// The turn that is under way or comes next, from 1, as the journal counts them.
     pub const fn turn(&self) -> u32 {
         self.turn + 1
-    }
-
-    /// Which attempt, from 1.
-    pub const fn attempt(&self) -> u32 {
-        self.attempt
-    }
-
-    /// The caps in force.
-    pub const fn caps(&self) -> &Budget {
-        &self.caps
-    }
-
-    /// What it has used.
-    pub const fn sums(&self) -> &Sums {
-        &self.sums
-    }
-
-    /// The gates that are open.
-    pub fn gates(&self) -> &[GateSpec] {
-        &self.gates
-    }
-
-    /// The messages that wait to be read.
-    pub fn steers(&self) -> &[QueuedSteer] {
-        &self.steers
     }
 
     pub(crate) fn interrupts(&self) -> bool {

@@ -118,7 +118,6 @@ pub struct Acting {
     /// In the model's order.
     pub calls: Vec<Call>,
     /// What `finish` gives, judged when the reply came; none: what the first rule reads.
-    #[serde(default)]
     pub judged: Option<Output>,
     /// The reply asked to end the run with this.
     pub finish: Option<Output>,

@@ -69,12 +69,12 @@ proptest! {
     fn sums_follow_from_the_events_alone(policy in policies(), script in lines(80)) {
         let world = played(policy, &script);
         let told = Sums::of(&world);
-        let sums = world.run.control().sums();
+        let sums = world.run.control().sums;
         prop_assert_eq!(sums.usage, told.usage);
         prop_assert_eq!(sums.cost.0, told.spent.micros.0);
         prop_assert_eq!(sums.held, told.held);
         prop_assert_eq!(sums.lost, told.lost);
-        prop_assert_eq!(world.run.control().turns(), told.turns);
+        prop_assert_eq!(world.run.control().turns, told.turns);
         let kept = serde_json::to_value(&world.run).unwrap();
         prop_assert_eq!(&kept["control"]["bytes"], world.run.transcript().bytes());
     }

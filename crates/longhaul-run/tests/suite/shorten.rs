@@ -189,7 +189,7 @@ fn whoever_sums_up_is_named_paid_and_stood_in_for() {
         "
             ),
         );
-        let cost = world.run.control().sums().cost.0;
+        let cost = world.run.control().sums.cost.0;
         assert!(cost > 0 && CHEAP.of(USAGE).0 < cost);
     }
     // Where it must be done, too.

@@ -11,30 +11,25 @@ use rusqlite::{Connection, OptionalExtension, Result};
 use crate::sqlite::fault::{Lost, sql_error};
 use crate::sqlite::place::APPLICATION_ID;
 
-/// One step from a schema to the next.
-struct Migration {
-    name: &'static str,
-    sql: &'static str,
-}
-
-/// In order; the place of a migration, from 1, is the schema it makes.
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        name: "ground",
-        sql: include_str!("../../migrations/sqlite/0001_ground.sql"),
-    },
-    Migration {
-        name: "doors",
-        sql: include_str!("../../migrations/sqlite/0002_doors.sql"),
-    },
-    Migration {
-        name: "notes",
-        sql: include_str!("../../migrations/sqlite/0003_notes.sql"),
-    },
-    Migration {
-        name: "reply_effect",
-        sql: include_str!("../../migrations/sqlite/0004_reply_effect.sql"),
-    },
+/// The names and statements of the steps, in their order. A step that was released is
+/// never changed.
+const MIGRATIONS: &[(&str, &str)] = &[
+    (
+        "ground",
+        include_str!("../../migrations/sqlite/0001_ground.sql"),
+    ),
+    (
+        "doors",
+        include_str!("../../migrations/sqlite/0002_doors.sql"),
+    ),
+    (
+        "notes",
+        include_str!("../../migrations/sqlite/0003_notes.sql"),
+    ),
+    (
+        "reply_effect",
+        include_str!("../../migrations/sqlite/0004_reply_effect.sql"),
+    ),
 ];
 
 /// The schema that this build works with.
@@ -68,9 +63,8 @@ pub(crate) fn found(conn: &Connection, at: &str) -> std::result::Result<u32, Sto
             known: known(),
         });
     }
-    for (step, migration) in steps.iter().zip(MIGRATIONS) {
-        if step.as_slice() != Hash::of(migration.sql.as_bytes()).bytes() {
-            let name = migration.name;
+    for (step, (name, sql)) in steps.iter().zip(MIGRATIONS) {
+        if step.as_slice() != Hash::of(sql.as_bytes()).bytes() {
             return Err(corrupt(format!(
                 "its migration `{name}` is not the one that this build knows"
             )));
@@ -125,12 +119,12 @@ fn apply(conn: &Connection, found: u32, now: Timestamp) -> Result<()> {
              ) STRICT",
         )?;
     }
-    for (migration, version) in MIGRATIONS.iter().zip(1_u32..).skip(found as usize) {
-        conn.execute_batch(migration.sql)?;
-        let checksum = *Hash::of(migration.sql.as_bytes()).bytes();
+    for ((name, sql), version) in MIGRATIONS.iter().zip(1_u32..).skip(found as usize) {
+        conn.execute_batch(sql)?;
+        let checksum = *Hash::of(sql.as_bytes()).bytes();
         conn.execute(
             "INSERT INTO migration (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
-            (version, migration.name, checksum, now.as_micros()),
+            (version, name, checksum, now.as_micros()),
         )?;
     }
     conn.pragma_update(None, "application_id", APPLICATION_ID)?;

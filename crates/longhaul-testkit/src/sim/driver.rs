@@ -390,7 +390,7 @@ fn perceive(run: &Run) -> RunPerceived {
 
 /// A world that is another at every other turn.
 pub(crate) fn look(run: &Run) -> Looked {
-    let turns = run.control().turns();
+    let turns = run.control().turns;
     let world = format!("\"turn {}\"", turns / 2);
     let hash = Hash::of(world.as_bytes());
     let is_new = run.sights().world() != Some(hash);

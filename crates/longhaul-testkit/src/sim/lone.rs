@@ -84,7 +84,7 @@ impl Lone {
         if self.run.outcome().is_some() {
             return Ok(());
         }
-        let epoch = Epoch(self.run.control().epoch().0 + 1);
+        let epoch = Epoch(self.run.control().epoch.0 + 1);
         let worker = WorkerId::from_bits(u128::from(epoch.0));
         self.write(Batch {
             events: vec![Event::RunClaimed(RunClaimed { worker, epoch })],
@@ -105,7 +105,7 @@ impl Lone {
             let epoch = if let Event::RunClaimed(claimed) = &event {
                 claimed.epoch
             } else {
-                self.run.control().epoch()
+                self.run.control().epoch
             };
             let seq: Seq = self.run.seq().next();
             let entry = Entry {
@@ -174,7 +174,7 @@ impl Lone {
 
     fn use_tools(&self, todos: &[Todo]) -> Input {
         let run = self.run.id();
-        let epoch = self.run.control().epoch();
+        let epoch = self.run.control().epoch;
         if let Some(look) = todos.iter().find(|todo| todo.work == Work::Verify) {
             let finding = self.outside.verify(run, look.call);
             let call = look.call;
@@ -201,7 +201,7 @@ impl Lone {
 
     /// Whatever it waits for comes: a person, a time, money.
     fn wake(&mut self) -> Result<(), Fault> {
-        if let Some(gate) = self.run.control().gates().first().cloned() {
+        if let Some(gate) = self.run.control().gates.first().cloned() {
             let decision = match gate.kind {
                 GateKind::Approval | GateKind::Result => Decision::Approve,
                 GateKind::InDoubt => Decision::Answer("it went well".into()),
@@ -227,7 +227,7 @@ impl Lone {
             });
             return self.tell(Input::Outside(Word::Answer { gate, answer }));
         }
-        let rest = self.run.control().rest().cloned();
+        let rest = self.run.control().rest.clone();
         if let Some(Rest::Parked {
             wait,
             timer: Some(timer),

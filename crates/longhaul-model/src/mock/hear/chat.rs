@@ -19,15 +19,12 @@ struct Request<'a> {
     messages: Option<Vec<Message<'a>>>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
-    #[serde(default)]
     stream: Option<bool>,
-    #[serde(default)]
     stream_options: Option<StreamOptions>,
 }
 
 #[derive(Deserialize)]
 struct StreamOptions {
-    #[serde(default)]
     include_usage: Option<bool>,
 }
 

@@ -15,7 +15,6 @@ use crate::mock::refusal::Refusal;
 struct Request<'a> {
     #[serde(borrow, default)]
     model: Option<Cow<'a, str>>,
-    #[serde(default)]
     max_tokens: Option<u64>,
     #[serde(borrow, default)]
     messages: Option<Vec<Message<'a>>>,
@@ -23,7 +22,6 @@ struct Request<'a> {
     system: Option<&'a RawValue>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
-    #[serde(default)]
     stream: Option<bool>,
 }
 

@@ -20,11 +20,9 @@ struct Request<'a> {
     model: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
-    #[serde(default)]
     stream: Option<bool>,
     #[serde(borrow, default)]
     prompt: Option<&'a RawValue>,
-    #[serde(default)]
     previous_response_id: Option<String>,
     #[serde(borrow, default)]
     instructions: Option<&'a RawValue>,

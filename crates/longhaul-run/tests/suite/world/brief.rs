@@ -51,7 +51,7 @@ impl World {
     /// How the run stands, as a list shows it.
     pub(crate) fn standing(&self) -> String {
         let status = self.run.status().as_str();
-        match self.run.control().rest() {
+        match &self.run.control().rest {
             Some(Rest::Parked { wait, .. }) => format!("{status} {}", wait.reason()),
             Some(Rest::Paused) | None => status.to_owned(),
         }
@@ -64,7 +64,7 @@ impl World {
             "timers" => self.timers(),
             "step" => self.step(),
             "gates" => {
-                let gates = self.run.control().gates().iter();
+                let gates = self.run.control().gates.iter();
                 let asks: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
                 asks.join(" | ")
             }
@@ -74,12 +74,12 @@ impl World {
             },
             "model" => self.run.transcript().model().to_owned(),
             "cost" => {
-                let sums = self.run.control().sums();
+                let sums = self.run.control().sums;
                 let rest = if sums.unpriced { " and more" } else { "" };
                 format!("{}{rest}", sums.cost.0)
             }
             "why" => longhaul_run::say::say(&self.run).sentence,
-            "crashes" => self.run.control().crashes().to_string(),
+            "crashes" => self.run.control().crashes.to_string(),
             "outcome" => match self.run.outcome() {
                 Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),
                 Some(Outcome::Completed(output)) => serde_json::to_string(output).unwrap(),

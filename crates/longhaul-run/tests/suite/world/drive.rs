@@ -142,8 +142,8 @@ impl World {
 
     fn help(&mut self) {
         let before = self.run.seq();
-        if self.run.control().gates().is_empty() {
-            let rest = self.run.control().rest();
+        if self.run.control().gates.is_empty() {
+            let rest = self.run.control().rest.as_ref();
             let is_broke = |rest: &Rest| {
                 matches!(
                     rest,

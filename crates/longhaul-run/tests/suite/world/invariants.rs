@@ -30,7 +30,7 @@ pub(crate) fn check(world: &World) {
 
 fn heads_agree(world: &World) {
     let ended = world.run.outcome().is_some();
-    let head = match world.run.control().rest() {
+    let head = match &world.run.control().rest {
         _ if ended => Head::Ended,
         Some(Rest::Paused) => Head::Paused,
         Some(Rest::Parked {
@@ -52,12 +52,12 @@ fn open_things_agree(world: &World) {
         .filter(|row| row.status == GateStatus::Open)
         .map(|row| row.spec.id)
         .collect();
-    let open: BTreeSet<GateId> = control.gates().iter().map(|gate| gate.id).collect();
+    let open: BTreeSet<GateId> = control.gates.iter().map(|gate| gate.id).collect();
     assert_eq!(open, open_rows, "open gates");
-    assert_eq!(open.len(), control.gates().len(), "a gate stands once");
+    assert_eq!(open.len(), control.gates.len(), "a gate stands once");
     let queued_rows = world.rows.steers.iter().filter(|row| is_queued(row));
     let queued_rows: BTreeSet<SteerId> = queued_rows.map(|row| row.steer).collect();
-    let queued: BTreeSet<SteerId> = control.steers().iter().map(|steer| steer.id).collect();
+    let queued: BTreeSet<SteerId> = control.steers.iter().map(|steer| steer.id).collect();
     assert_eq!(queued, queued_rows, "waiting messages");
     if world.run.outcome().is_some() {
         assert!(open.is_empty() && queued.is_empty(), "left open at the end");
@@ -65,13 +65,13 @@ fn open_things_agree(world: &World) {
 }
 
 fn sums_agree(world: &World) {
-    let sums = world.run.control().sums();
+    let sums = world.run.control().sums;
     let (used, account) = (&world.rows.used, &world.rows.account);
     assert_eq!(sums.usage, used.usage, "usage");
     assert_eq!(sums.cost, used.cost, "cost");
     assert_eq!(sums.unpriced, used.unpriced, "unpriced");
     assert_eq!(sums.active, used.active, "active time");
-    assert_eq!(world.run.control().turns(), used.turns, "turns");
+    assert_eq!(world.run.control().turns, used.turns, "turns");
     assert_eq!(sums.held, account.held, "held");
     assert_eq!(sums.lost, account.lost, "lost");
     assert_eq!(sums.cost, account.spent.micros, "spent money");
@@ -86,10 +86,10 @@ fn sums_agree(world: &World) {
 
 /// A run that rests can be woken by something that will come or can be done.
 fn rests_for_a_reason(world: &World) {
-    let Some(Rest::Parked { wait, timer }) = world.run.control().rest() else {
+    let Some(Rest::Parked { wait, timer }) = &world.run.control().rest else {
         return;
     };
-    let is_open = |gate: &GateId| world.run.control().gates().iter().any(|g| g.id == *gate);
+    let is_open = |gate: &GateId| world.run.control().gates.iter().any(|g| g.id == *gate);
     let armed = timer.is_some_and(|timer| world.rows.timers.contains_key(&timer));
     let wakes = match wait {
         Wait::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
@@ -112,7 +112,7 @@ fn asks_well(world: &World) {
             conversation(world, &ask.messages);
             knows_the_world(world, &ask.messages);
             let control = world.run.control();
-            assert!(control.sums().held.tokens > ask.max_tokens, "unpaid");
+            assert!(control.sums.held.tokens > ask.max_tokens, "unpaid");
         }
         Step::Compact(ask) => conversation(world, &ask.messages),
         Step::Perceive | Step::Look | Step::Park(_) | Step::Finish(_) | Step::GoOn => {}
