@@ -4,7 +4,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::agents::loaded::{AgentError, Loaded, Source};
+use longhaul::agents::loaded::{AgentError, Loaded, LoadedAgent, Source};
 use longhaul::assemble::menu::Menu;
 use longhaul::assemble::models;
 use longhaul::config::secrets;
@@ -137,17 +137,7 @@ pub(crate) fn prepare(
     }
     let config = here::quiet_config(here)?;
     let loaded = here::agents(&config)?;
-    let found = loaded.find(args.agent()).map_err(|error| match error {
-        // As the engine says it, here or behind a server.
-        AgentError::Unknown(_) => longhaul_engine::Error::NoAgent {
-            name: args.agent().to_owned(),
-            like: loaded.roster().like(args.agent()).map(str::to_owned),
-        }
-        .into(),
-        AgentError::Broken { .. } => anyhow::Error::from(
-            CliError::usage(error.to_string()).hint("all agents", "longhaul agents"),
-        ),
-    })?;
+    let found = find_agent(&loaded, args.agent())?;
     let agent = &found.agent;
     let menu = Menu::of(&config).map_err(CliError::usage)?;
     let named = named(args, agent);
@@ -195,6 +185,21 @@ pub(crate) fn prepare(
         asked,
         notes,
         agents: Some(loaded),
+    })
+}
+
+/// The agent of this name, or why it can't be used.
+fn find_agent<'a>(loaded: &'a Loaded, name: &str) -> anyhow::Result<&'a LoadedAgent> {
+    loaded.find(name).map_err(|error| match error {
+        // As the engine says it, here or behind a server.
+        AgentError::Unknown(_) => longhaul_engine::Error::NoAgent {
+            name: name.to_owned(),
+            like: loaded.roster().like(name).map(str::to_owned),
+        }
+        .into(),
+        AgentError::Broken { .. } => anyhow::Error::from(
+            CliError::usage(error.to_string()).hint("all agents", "longhaul agents"),
+        ),
     })
 }
 

@@ -298,13 +298,13 @@ impl<W: Wire> Model for Adapter<W> {
     }
 
     async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+        let body = self.body(ask).await?;
         let sent = Sent {
-            body: self.body(ask).await?,
             tariff: self.quote(ask).tariff,
             bytes: ask.bytes(),
         };
         let mut draft = W::Draft::default();
-        self.line.ask(&sent, &mut draft, ear).await?;
+        self.line.ask((body, sent), &mut draft, ear).await?;
         let usage = draft.counts().settle(W::USAGE, sent.used(&draft));
         let Said { reply, stop, model } = draft.finish(self.wire.dialect());
         Ok(Answered {

@@ -123,10 +123,9 @@ pub(crate) struct Line {
     pub(crate) usage: &'static UsagePaths,
 }
 
-/// A question as it is sent.
-#[derive(Debug)]
+/// What a question is estimated by.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
-    pub(crate) body: Bytes,
     pub(crate) tariff: Tariff,
     /// The bytes of the conversation in it.
     pub(crate) bytes: u64,
@@ -157,14 +156,11 @@ impl Line {
     /// Sends a question and lets the codec hear the answer to its end.
     pub(crate) async fn ask(
         &self,
-        question: &Sent,
+        (body, question): (Bytes, Sent),
         codec: &mut dyn Codec,
         ear: &dyn Ear,
     ) -> Result<(), Failure> {
-        let sent = self
-            .http
-            .post(&self.url, &self.headers, &question.body)
-            .await;
+        let sent = self.http.post(&self.url, &self.headers, body).await;
         let mut answer = sent.map_err(|trouble| self.blame().lost(&trouble, None))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if !(200..300).contains(&status) {

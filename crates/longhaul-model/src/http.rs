@@ -92,13 +92,13 @@ impl Http {
         &self,
         url: &Url,
         headers: &HeaderMap,
-        body: &Bytes,
+        body: Bytes,
     ) -> Result<Answer, Trouble> {
         let before = self.made.so_far();
         let sent = self.send(url, headers, body.clone()).await;
         match sent {
             Err(Trouble::Closed(_)) if self.made.so_far() == before => {
-                self.send(url, headers, body.clone()).await
+                self.send(url, headers, body).await
             }
             Ok(_) | Err(_) => sent,
         }

@@ -128,7 +128,11 @@ impl Open {
             _ => "",
         };
         let more = delta.said(field)?.unwrap_or_default();
-        let bytes = more.len() as u64;
+        let bytes = match kind {
+            // No token of the reply.
+            "signature_delta" => 0,
+            _ => more.len() as u64,
+        };
         match (&mut self.kind, kind) {
             (Kind::Text(text), "text_delta") => {
                 text.push_str(&more);

@@ -57,6 +57,19 @@ const NAMES: &[(&str, FailureClass)] = &[
     ("unsupported_value", FailureClass::InvalidRequest),
     ("invalid_value", FailureClass::InvalidRequest),
     ("data_residency_mismatch", FailureClass::InvalidRequest),
+    ("invalid_image", FailureClass::InvalidRequest),
+    ("invalid_image_format", FailureClass::InvalidRequest),
+    ("invalid_base64_image", FailureClass::InvalidRequest),
+    ("invalid_image_url", FailureClass::InvalidRequest),
+    ("invalid_image_mode", FailureClass::InvalidRequest),
+    ("image_too_large", FailureClass::InvalidRequest),
+    ("image_too_small", FailureClass::InvalidRequest),
+    ("image_parse_error", FailureClass::InvalidRequest),
+    ("image_file_too_large", FailureClass::InvalidRequest),
+    ("image_file_not_found", FailureClass::InvalidRequest),
+    ("unsupported_image_media_type", FailureClass::InvalidRequest),
+    ("empty_image_file", FailureClass::InvalidRequest),
+    ("failed_to_download_image", FailureClass::InvalidRequest),
 ];
 
 /// Words that tell more than the name they come under.
@@ -96,10 +109,7 @@ pub(super) fn of(said: &Said, status: u16) -> FailureClass {
     let named = |name: &Option<String>| {
         let name = name.as_deref()?;
         let row = NAMES.iter().find(|(known, _)| *known == name);
-        // OpenAI has a name for everything that can be wrong with a picture.
-        let is_picture = name.contains("image");
         row.map(|(_, class)| *class)
-            .or(is_picture.then_some(FailureClass::InvalidRequest))
     };
     let class = named(&said.code).or_else(|| named(&said.kind));
     let class = match class {

@@ -2,8 +2,8 @@
 //!
 //! Never: longer than a day, whatever a header says; and the time is handed in.
 
-use jiff::SignedDuration;
 use jiff::fmt::rfc2822;
+use jiff::{Span, SpanRelativeTo};
 use longhaul_core::time::{Millis, Timestamp};
 use reqwest::header::HeaderMap;
 
@@ -64,8 +64,10 @@ fn span(text: &str, now: Timestamp) -> Option<Millis> {
             _ => millis(seconds * 1e3),
         };
     }
-    if let Ok(span) = text.parse::<SignedDuration>() {
-        return millis(span.as_secs_f64() * 1e3);
+    let days = SpanRelativeTo::days_are_24_hours();
+    let parsed = text.parse::<Span>();
+    if let Ok(duration) = parsed.and_then(|span| span.to_duration(days)) {
+        return millis(duration.as_secs_f64() * 1e3);
     }
     // The end of the last year lies beyond what can be read, and is what servers
     // say when they mean never. An earlier leap year has the same days.

@@ -246,6 +246,7 @@ const WAITS: &[(Headers, Option<u64>)] = &[
     (&[("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
     (&[("x-ratelimit-reset-tokens", "1h2m3.5s")], Some(3_723_500)),
     (&[("x-ratelimit-reset-tokens", "350ms")], Some(350)),
+    (&[("x-ratelimit-reset-tokens", "0d2h")], Some(7_200_000)),
     (&[("x-ratelimit-reset-requests", "12")], Some(12_000)),
     (&[("x-ratelimit-reset", "1794744005000")], Some(5_000)),
     (&[("x-ratelimit-reset", "1794744006")], Some(6_000)),
