@@ -54,6 +54,12 @@ impl Jsonl {
         self.location.path().display().to_string()
     }
 
+    /// Number of bytes of lines that all lookups through this value and its clones have read.
+    #[cfg(test)]
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.index.lock().unwrap().bytes_read
+    }
+
     /// Opens the file while nobody else does; made where it is missing.
     pub(crate) fn hold(&self) -> Result<Held, Trouble> {
         let (folder, name) = self.location.make_parent()?;
@@ -113,8 +119,15 @@ pub(crate) struct Held {
 
 /// Where the lines of each key begin. It is kept in memory and is made again for a file that was
 /// replaced, truncated or edited.
+///
+/// Until a second key is looked up, it has only the lines of the first: a process that sends one
+/// message searches the file once and keeps next to nothing. From then on it has every line, and
+/// takes about 30 bytes of memory for each as long as the process runs, without an upper limit:
+/// 30 MB for a file of a million lines.
 #[derive(Debug, Default)]
 struct Index {
+    /// The key whose lines alone are here.
+    only_key: Option<String>,
     /// Device and inode of the file.
     file: (u64, u64),
     /// Number of bytes of the file, from its start, whose lines are here.
@@ -124,28 +137,42 @@ struct Index {
     hasher: RandomState,
     /// Hashes of keys, each with the offset of a line.
     offsets: BTreeSet<(u64, u64)>,
+    /// Number of bytes of lines that all lookups of this process have read.
+    bytes_read: u64,
 }
 
 impl Index {
-    /// Forgets everything unless it describes this file as it is now.
-    fn refresh(&mut self, file: &File) -> io::Result<()> {
+    /// Forgets everything unless it describes this file as it is now, and may have the key.
+    fn refresh(&mut self, file: &File, key: &str) -> io::Result<()> {
+        let is_first = self.check.is_none();
         let found = file.metadata()?;
         let now = (found.dev(), found.ino());
         let is_same = self.file == now
+            && self.only_key.as_deref().is_none_or(|only| only == key)
             && self.covered <= found.len()
             && self.check == Some(check(file, self.covered)?);
         if !is_same {
             *self = Self {
+                only_key: is_first.then(|| key.to_owned()),
                 file: now,
                 check: Some(check(file, 0)?),
+                bytes_read: self.bytes_read,
                 ..Self::default()
             };
         }
         Ok(())
     }
 
-    fn add(&mut self, key: &str, offset: u64) {
-        self.offsets.insert((self.hasher.hash_one(key), offset));
+    /// Takes in the line at an offset, if it is to be here.
+    fn add(&mut self, line: &[u8], offset: u64) {
+        // While one key matters, most lines need not be read as JSON.
+        let only_key = self.only_key.as_deref();
+        if only_key.is_some_and(|only| keyed(line, only).is_none()) {
+            return;
+        }
+        if let Ok(Keyed { key }) = serde_json::from_slice(line) {
+            self.offsets.insert((self.hasher.hash_one(&*key), offset));
+        }
     }
 
     /// Where lines with this key may begin, in the file's order.
@@ -162,15 +189,6 @@ fn check(file: &File, covered: u64) -> io::Result<Hash> {
     let mut bytes = vec![0; usize::try_from(covered - start).unwrap_or_default()];
     file.read_exact_at(&mut bytes, start)?;
     Ok(Hash::of(&bytes))
-}
-
-/// The lines of one key, in the file's order.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The lines.
-    pub(crate) lines: Vec<Value>,
-    /// Number of bytes of the file that were read to find them.
-    bytes_read: u64,
 }
 
 #[derive(Deserialize)]
@@ -190,38 +208,43 @@ impl Held {
         Ok(self.file.metadata()?.len() == 0)
     }
 
-    /// Every line that has this key; what is no JSON is passed over. However long the
-    /// file is, little of it is read.
-    pub(crate) fn find(&self, key: &str) -> Result<Found, Trouble> {
+    /// Every line that has this key, in the file's order; what is no JSON is passed over.
+    ///
+    /// The whole file is read at the first lookup of a process, at the first one of a second
+    /// key, and after the file was replaced or edited. Every other lookup reads the lines of the
+    /// key and what the index lacks: what was appended since the lookup before, and up to
+    /// [`TAIL_BYTES_MAX`] bytes before that.
+    pub(crate) fn find(&self, key: &str) -> Result<Vec<Value>, Trouble> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        index.refresh(&self.file)?;
-        let mut found = Found::default();
+        index.refresh(&self.file, key)?;
         if self.file.metadata()?.len() - index.covered > TAIL_BYTES_MAX {
-            let mut covered = index.covered;
-            found.bytes_read += self.lines(covered, |offset, line| {
-                if let Ok(Keyed { key }) = serde_json::from_slice(line) {
-                    index.add(&key, offset);
-                }
-                if line.ends_with(b"\n") {
-                    covered = offset + line.len() as u64;
-                }
-            })?;
-            index.check = Some(check(&self.file, covered)?);
-            index.covered = covered;
+            self.cover(&mut index)?;
         }
+        let mut found = Vec::new();
+        let mut bytes_read = 0;
         for offset in index.find(key) {
             let line = self.line_at(offset)?;
-            found.bytes_read += line.len() as u64;
-            found.lines.extend(keyed(&line, key));
+            bytes_read += line.len() as u64;
+            found.extend(keyed(&line, key));
         }
-        self.scan(index.covered, key, &mut found)?;
+        bytes_read += self.lines(index.covered, |_, line| found.extend(keyed(line, key)))?;
+        index.bytes_read += bytes_read;
         Ok(found)
     }
 
-    /// Reads the lines from an offset on that have this key.
-    fn scan(&self, from: u64, key: &str, found: &mut Found) -> io::Result<()> {
-        let lines = &mut found.lines;
-        found.bytes_read += self.lines(from, |_, line| lines.extend(keyed(line, key)))?;
+    /// Takes the whole lines that are new into the index.
+    fn cover(&self, index: &mut Index) -> io::Result<()> {
+        let mut covered = index.covered;
+        let bytes_read = self.lines(covered, |offset, line| {
+            // A last line that is not ended is searched with the tail, and may change.
+            if line.ends_with(b"\n") {
+                index.add(line, offset);
+                covered = offset + line.len() as u64;
+            }
+        })?;
+        index.bytes_read += bytes_read;
+        index.check = Some(check(&self.file, covered)?);
+        index.covered = covered;
         Ok(())
     }
 

@@ -37,9 +37,10 @@ impl Fixture {
     }
 
     fn find(&self, number: u32) -> (usize, u64) {
+        let before = self.lines.bytes_read();
         let found = self.lines.hold().unwrap().find(&key(number)).unwrap();
-        assert!(found.lines.iter().all(|line| line["key"] == key(number)));
-        (found.lines.len(), found.bytes_read)
+        assert!(found.iter().all(|line| line["key"] == key(number)));
+        (found.len(), self.lines.bytes_read() - before)
     }
 
     fn check(&self, present: &[u32], missing: &[u32]) {
@@ -67,8 +68,9 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
     for total in [1_000, 5_000, 50_000] {
         fixture.append(count..total);
         count = total;
-        // The first lookup takes what is new into the index.
+        // The first lookups take what is new into the index.
         fixture.find(0);
+        fixture.find(1);
         for number in [0, total / 2, total - 1, total + 1] {
             let (lines, bytes) = fixture.find(number);
             assert_eq!(lines, usize::from(number < total));
@@ -86,9 +88,9 @@ fn every_line_is_taken_into_the_index_once() {
     let (mut read, mut written) = (0, 0);
     for number in 0..3_000 {
         let held = fixture.lines.hold().unwrap();
-        let found = held.find(&key(number)).unwrap();
-        assert!(found.lines.is_empty());
-        read = read.max(found.bytes_read);
+        let before = fixture.lines.bytes_read();
+        assert!(held.find(&key(number)).unwrap().is_empty());
+        read = read.max(fixture.lines.bytes_read() - before);
         held.add(&line(number)).unwrap();
         written += length(number);
     }
@@ -127,7 +129,7 @@ fn all_lines_of_a_key_come_in_the_order_of_the_file() {
         held.find(&key(1)).unwrap();
     }
     let found = held.find(&key(1)).unwrap();
-    let parts: Vec<&Value> = found.lines.iter().map(|line| &line["part"]).collect();
+    let parts: Vec<&Value> = found.iter().map(|line| &line["part"]).collect();
     assert_eq!(parts, [0, 1, 2]);
 }
 
@@ -173,4 +175,37 @@ fn a_torn_last_line_is_not_covered_before_it_is_whole() {
     fixture.check(&[0], &[7_777]);
     file.write_all(end.as_bytes()).unwrap();
     fixture.check(&[0, 7_777], &[]);
+}
+
+#[test]
+fn one_key_is_searched_without_an_index_of_the_others() {
+    let fixture = Fixture::new();
+    fixture.append(0..2_000);
+    let length = fs::metadata(fixture.path()).unwrap().len();
+    let entries = || fixture.lines.index.lock().unwrap().offsets.len();
+    let line_length = length / 2_000;
+    assert_eq!(fixture.find(1_000), (1, length + line_length));
+    assert_eq!(entries(), 1);
+
+    // The same key again: only its line and what is new, found there too.
+    fixture.append(1_000..1_001);
+    assert_eq!(fixture.find(1_000), (2, 2 * line_length));
+    assert_eq!(entries(), 1);
+
+    // Another key: the file is read once more, and never again.
+    let length = length + line_length;
+    assert_eq!(fixture.find(1_999), (1, length + line_length));
+    assert_eq!(entries(), 2_001);
+    assert_eq!(fixture.find(5), (1, line_length));
+    assert_eq!(fixture.find(1_000), (2, 2 * line_length));
+}
+
+#[test]
+fn a_whole_last_line_without_its_end_is_found_once() {
+    let fixture = Fixture::new();
+    fixture.append(0..2_000);
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).open(fixture.path()).unwrap();
+    file.write_all(line(7_777).to_string().as_bytes()).unwrap();
+    fixture.check(&[7_777, 0, 7_777], &[]);
 }
