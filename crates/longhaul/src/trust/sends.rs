@@ -160,23 +160,15 @@ pub fn outbound(config: &Config) -> Option<Item> {
 
 /// How the project itself would have the server reached.
 pub fn server(config: &Config) -> Option<Item> {
-    let is_theirs = |key: &str| is_the_project_s(config, key);
     let listen = config.text("server.listen").unwrap_or_default();
-    let hosts = config.texts("server.hosts").join(", ");
     let mut shown = Vec::new();
     // Another port on this machine opens nothing more.
-    if is_theirs("server.listen") && !is_near(&format!("http://{listen}")) {
+    if is_the_project_s(config, "server.listen") && !is_near(&format!("http://{listen}")) {
         shown.push(format!(
             "listens at {listen}, where other machines may reach it"
         ));
     }
-    if is_theirs("server.hosts") && !hosts.is_empty() {
-        shown.push(format!("answers requests for the hosts {hosts}"));
-    }
-    if is_theirs("server.open_loopback") && config.flag("server.open_loopback") {
-        let words = "lets every program on this machine submit and steer runs without a key";
-        shown.push(words.to_owned());
-    }
+    shown.extend(server_access(config));
     if shown.is_empty() {
         return None;
     }
@@ -189,6 +181,21 @@ pub fn server(config: &Config) -> Option<Item> {
         &words,
     );
     Some(item.with_users(used_by.to_vec()).with_lines(shown))
+}
+
+/// What the project itself would open at whatever address the server listens.
+pub(crate) fn server_access(config: &Config) -> Vec<String> {
+    let is_theirs = |key: &str| is_the_project_s(config, key);
+    let hosts = config.texts("server.hosts").join(", ");
+    let mut shown = Vec::new();
+    if is_theirs("server.hosts") && !hosts.is_empty() {
+        shown.push(format!("answers requests for the hosts {hosts}"));
+    }
+    if is_theirs("server.open_loopback") && config.flag("server.open_loopback") {
+        let words = "lets every program on this machine submit and steer runs without a key";
+        shown.push(words.to_owned());
+    }
+    shown
 }
 
 /// What has to be trusted before an address is asked about the world.

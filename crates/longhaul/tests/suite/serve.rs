@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use longhaul::{Role, Runtime, Task};
+use longhaul::{Error, Role, Runtime, Task};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -95,15 +95,29 @@ async fn the_projects_inboxes_count_and_no_caller_names_a_model_for_a_handler() 
     }
 }
 
-#[tokio::test]
-async fn a_project_that_opens_the_server_wider_is_not_served_before_it_is_trusted() {
+/// What comes of serving a project with these settings at a port of this machine.
+async fn serve_at_once(settings: &str) -> Result<(), Error> {
     let folder = tempfile::tempdir().unwrap();
-    let settings = "[server]\nopen_loopback = true\n";
     std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
     let builder = Runtime::builder().store("sqlite::memory:");
     let runtime = builder.project(folder.path()).open().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let served = runtime.serve_until(listener, async {}).await;
+    runtime.serve_until(listener, async {}).await
+}
+
+#[tokio::test]
+async fn a_project_that_opens_the_server_wider_is_not_served_before_it_is_trusted() {
+    let served = serve_at_once("[server]\nopen_loopback = true\n").await;
     let said = served.unwrap_err().to_string();
     assert!(said.contains("[server]"), "{said}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_listened_at_needs_no_trust() {
+    let listen = "[server]\nlisten = \"0.0.0.0:4180\"\n";
+    serve_at_once(listen).await.unwrap();
+    let served = serve_at_once(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
+    let said = served.unwrap_err().to_string();
+    assert!(said.contains("shop.example"), "{said}");
+    assert!(!said.contains("0.0.0.0"), "{said}");
 }
