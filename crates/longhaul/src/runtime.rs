@@ -74,9 +74,9 @@ impl Runtime {
     /// later, whatever happens to this process.
     ///
     /// # Errors
-    /// There is no such agent, or it can't be used; its model can't be asked; a handler was given
-    /// a model; the idempotency key was used for another task; the lane is full; the last worker
-    /// has failed, or the store has.
+    /// There is no such agent, or it can't be used; one of its models can't be asked; a handler
+    /// was given a model; the idempotency key was used for another task; the lane is full; the
+    /// last worker has failed, or the store has.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, Error> {
         let task = task.build()?;
         if let Some(failed) = self.0.worker_failure() {
@@ -84,10 +84,16 @@ impl Runtime {
         }
         let longhaul = self.longhaul();
         match longhaul.agent(&task.agent) {
-            // A run without its model would wait for a person.
+            // A run for which one model is missing would wait for a person.
             Ok(agent) => {
-                let model = task.model.as_ref().or(agent.models.first());
-                let found = longhaul.ports().models.find(model.map(String::as_str));
+                let models = &longhaul.ports().models;
+                let found = match (&task.model, agent.models.as_slice()) {
+                    (Some(named), _) => models.find(Some(named)).map(drop),
+                    (None, []) => models.find(None).map(drop),
+                    (None, all) => all
+                        .iter()
+                        .try_for_each(|name| models.find(Some(name)).map(drop)),
+                };
                 found.map_err(|none| Error::NoModel(none.said_of(&agent.name)))?;
             }
             Err(_) => {

@@ -374,6 +374,25 @@ async fn what_is_wrong_is_said_when_the_runtime_is_opened_or_a_task_is_submitted
 }
 
 #[tokio::test]
+async fn a_task_is_refused_if_one_model_of_its_agent_cannot_be_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[providers.shop]\napi = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+                    key_env = \"A_KEY_THAT_NOBODY_SETS\"\n";
+    std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
+    let script = models::scripted("a", "replies: [{ text: Hello. }]").unwrap();
+    let builder = in_memory()
+        .project(folder.path())
+        .model("script", script)
+        .agent(Agent::new("helper").model("script").model("shop/large"));
+    let runtime = builder.open().await.unwrap();
+    let refused = runtime.submit(Task::new("helper")).await.unwrap_err();
+    assert!(matches!(refused, Error::NoModel(_)), "{refused}");
+    // Only the model that the task names is asked.
+    let task = Task::new("helper").model("script");
+    runtime.submit(task).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_value_that_is_no_json_is_refused_and_not_replaced() {
     let odd = BTreeMap::from([((1, 2), 3)]);
     let runtime = in_memory().agent(Agent::new("helper")).open().await;
