@@ -129,7 +129,13 @@ pub enum Error {
         "nothing is driven, since the worker has ended: {0}. Start another with \
          `runtime.worker()`: its runs go on"
     )]
-    WorkerFailed(Arc<Self>),
+    WorkerFailed(#[source] Arc<Self>),
+    /// The worker that was run or stopped has failed. Its code is that of the cause.
+    #[error("the worker has failed: {0}")]
+    Worker(#[source] Arc<Self>),
+    /// A worker has panicked.
+    #[error("a worker panicked; the panic message says where")]
+    WorkerPanicked,
     /// A task of the runtime ended without a result; runs wait for the next worker.
     #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
     TaskLost(#[from] tokio::task::JoinError),
@@ -171,6 +177,8 @@ impl Error {
             #[cfg(feature = "server")]
             Self::Listener(_) => "listener",
             Self::WorkerFailed(_) => "worker_failed",
+            Self::Worker(cause) => cause.code(),
+            Self::WorkerPanicked => "worker_panicked",
             Self::TaskLost(_) => "task_lost",
         }
     }

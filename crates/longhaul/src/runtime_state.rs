@@ -32,7 +32,7 @@ struct WorkerState {
 }
 
 impl WorkerState {
-    /// Why nothing is driven; none: a worker works, or none was meant to.
+    /// The error of the last failed worker if no worker runs.
     fn failure(&self) -> Option<Error> {
         let failure = self.failure.as_ref().filter(|_| self.running == 0);
         failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
@@ -97,7 +97,7 @@ impl RunningWorker {
             }
         }
         match failure {
-            Some(why) => Err(Error::WorkerFailed(why)),
+            Some(why) => Err(Error::Worker(why)),
             None => Ok(()),
         }
     }
@@ -106,7 +106,13 @@ impl RunningWorker {
 impl Drop for RunningWorker {
     fn drop(&mut self) {
         if let Some(state) = &self.0 {
-            state.workers.send_modify(|workers| workers.running -= 1);
+            state.workers.send_modify(|workers| {
+                workers.running -= 1;
+                // Without an error those who wait for runs would wait for ever.
+                if std::thread::panicking() {
+                    workers.failure = Some(Arc::new(Error::WorkerPanicked));
+                }
+            });
         }
     }
 }

@@ -119,7 +119,7 @@ impl Worker {
     /// token instead.
     ///
     /// # Errors
-    /// The name of an inbox can't be one, or the store failed.
+    /// [`Error::Worker`]: the name of an inbox can't be one, or the store failed.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let running = self.state.start_worker();
         self.work(running, stop).await
@@ -141,7 +141,7 @@ impl Worker {
         let ports = self.state.house.longhaul.ports();
         let worker = EngineWorker::new(ports, options).hooks(Arc::new(self.hooks));
         let order = Stop::new();
-        let beside = async {
+        let background = async {
             let drain = async {
                 stop.cancelled().await;
                 order.drain();
@@ -152,7 +152,7 @@ impl Worker {
         let worked = tokio::select! {
             biased;
             worked = worker.run(order.clone()) => worked,
-            never = beside => never,
+            never = background => never,
         };
         Ok(worked?)
     }
@@ -183,7 +183,8 @@ impl WorkerHandle {
     /// Begins nothing new, lets every run go at its next journal entry, and waits for that.
     ///
     /// # Errors
-    /// The store failed, or the worker's task was lost.
+    /// [`Error::Worker`]: the name of an inbox can't be one, or the store failed.
+    /// [`Error::TaskLost`]: the worker panicked.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.stop.cancel();
         self.task.join_next().await.unwrap_or(Ok(Ok(())))?

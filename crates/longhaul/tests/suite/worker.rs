@@ -1,12 +1,15 @@
 //! Workers of one runtime: one after the other, and what their end does to others.
 
 use std::env;
+use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use longhaul::{Agent, Error, Runtime, RuntimeBuilder, Status, Task, models};
-use tokio::task::JoinSet;
+use longhaul::{Agent, CancellationToken, Error, Runtime, RuntimeBuilder, Status, Task, models};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
 /// Where the process that trusts everything works; the test itself has no such variable.
 const FOLDER: &str = "WORKER_TEST_FOLDER";
@@ -110,13 +113,20 @@ async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
     let good = runtime.worker().spawn();
     let bad = runtime.worker().inbox("two\nlines").spawn();
     let failed = bad.stop().await.unwrap_err();
-    assert_eq!(failed.code(), "worker_failed");
-    assert!(failed.to_string().contains("inbox"), "{failed}");
+    // Another one drives: only why this one has failed is said.
+    assert_eq!(failed.code(), "bad_name");
+    let said = failed.to_string();
+    assert!(said.starts_with("the worker has failed: "), "{said}");
+    assert!(said.contains("inbox"), "{said}");
+    assert!(failed.source().is_some(), "{failed:?}");
     // As long as another one drives, nobody else is told.
     runtime.submit(task()).await.unwrap();
     good.stop().await.unwrap();
     let failed = waiting.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    assert_eq!(failed.code(), "worker_failed");
+    assert!(failed.to_string().contains("inbox"), "{failed}");
+    assert!(failed.source().is_some(), "{failed:?}");
     let failed = runtime.submit(task()).await.unwrap_err();
     assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
     let mut events = run.events();
@@ -139,4 +149,28 @@ async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
     let failed = runtime.worker().inbox("").spawn().stop().await;
     assert!(failed.is_err());
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_that_the_worker_has_panicked() {
+    let runtime = hello().open().await.unwrap();
+    let run = runtime.submit(Task::new("hello").inbox("mail"));
+    let run = run.await.unwrap();
+    let worker = runtime.worker();
+    // Without its timers Tokio panics as soon as the worker waits.
+    let panicked = spawn_blocking(|| {
+        let timeless = tokio::runtime::Builder::new_current_thread().build();
+        timeless
+            .unwrap()
+            .block_on(worker.run(CancellationToken::new()))
+    });
+    assert!(panicked.await.unwrap_err().is_panic());
+    let waited = timeout(Duration::from_secs(10), run.wait()).await;
+    let failed = waited.expect("an answer in time").unwrap_err();
+    assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
+    assert!(failed.to_string().contains("panicked"), "{failed}");
+    assert!(runtime.submit(Task::new("hello")).await.is_err());
+    let worker = runtime.worker().inbox("mail").spawn();
+    assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
+    worker.stop().await.unwrap();
 }
