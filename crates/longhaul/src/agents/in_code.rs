@@ -11,8 +11,7 @@ use crate::agents::shelf::Shelf;
 use crate::agents::template::{self, LANE_NAMES, Names, prompt_names};
 use crate::agents::tools;
 
-/// Everything that is wrong with the agent. Its output schema gets the one spelling that files
-/// give it.
+/// Everything that is wrong with the agent. Normalizes its output schema as for files.
 pub(crate) fn check(agent: &mut Agent, shelf: &Shelf<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {

@@ -225,8 +225,7 @@ impl Served {
         close_all(closing, &states).await;
     }
 
-    /// The same in the future that it gives. Whoever asks for tools from now on gets them over a
-    /// new line, also before that future is polled.
+    /// Replaces the connections at once; the returned future closes the old ones.
     pub fn restart(&self, file: McpFile, line: Arc<dyn Line>) -> impl Future<Output = ()> + use<> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         self.put(file, line);
