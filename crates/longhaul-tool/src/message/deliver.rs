@@ -3,6 +3,7 @@
 //! Never: a shell, and never the same message by two ways.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use url::Url;
@@ -19,6 +20,25 @@ pub enum Deliver {
     Command(Vec<String>),
     /// Posted to this address.
     Webhook(Url),
+}
+
+impl Deliver {
+    /// The way's name.
+    pub(super) const fn way(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Command(_) => "command",
+            Self::Webhook(_) => "webhook",
+        }
+    }
+
+    /// The same, with a file that is looked for from this directory.
+    pub(super) fn based_in(self, dir: &Path) -> Self {
+        match self {
+            Self::File(file) => Self::File(file.based_in(dir)),
+            other @ (Self::Command(_) | Self::Webhook(_)) => other,
+        }
+    }
 }
 
 impl fmt::Debug for Deliver {

@@ -130,7 +130,7 @@ fn is_ours(held: &Held) -> Result<bool, Trouble> {
 /// The last line of a key says how it stands, but a receipt is for good.
 fn state(held: &Held, key: &str) -> Result<State, Trouble> {
     let mut state = State::Nothing;
-    for line in &held.find(key)? {
+    for line in &held.find(key)?.lines {
         match line["kind"].as_str() {
             Some("intent") => {
                 state = State::Begun {

@@ -2,8 +2,7 @@
 //!
 //! Never: tells a model whom a message was for, or takes a polite page for a yes.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use url::Url;
@@ -35,46 +34,11 @@ pub(super) const TAKEN_OVER: &str = "another worker has taken this run over";
 /// The way on which messages leave.
 #[derive(Debug)]
 pub(super) struct Way {
-    pub(super) transport: Transport,
+    pub(super) deliver: Deliver,
     pub(super) root: PathBuf,
     pub(super) reach: Reach,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) out: Arc<Guarded>,
-}
-
-/// What carries messages, with what it keeps from one to the next.
-#[derive(Clone)]
-pub(super) enum Transport {
-    File(Outbox),
-    Command(Vec<String>),
-    Webhook(Url),
-}
-
-impl Transport {
-    /// The transport that the owner chose; a relative path begins at `root`.
-    pub(super) fn new(deliver: Deliver, root: &Path) -> Self {
-        match deliver {
-            Deliver::File(file) => Self::File(Outbox(Jsonl::new(file.based_in(root)))),
-            Deliver::Command(argv) => Self::Command(argv),
-            Deliver::Webhook(url) => Self::Webhook(url),
-        }
-    }
-
-    /// Its name in the record.
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::File(_) => "file",
-            Self::Command(_) => "command",
-            Self::Webhook(_) => "webhook",
-        }
-    }
-}
-
-impl fmt::Debug for Transport {
-    /// Words and paths of addresses may be secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// A message that did not leave, as far as is known.
@@ -93,13 +57,13 @@ impl Way {
         record: &Record,
         epoch: Epoch,
     ) -> Result<String, Undelivered> {
-        match &self.transport {
-            Transport::File(outbox) => {
-                let outbox = outbox.clone();
+        match &self.deliver {
+            Deliver::File(path) => {
+                let outbox = Outbox(Jsonl::new(path.clone()));
                 outbox.put(parcel.clone(), record.clone(), epoch).await
             }
-            Transport::Command(argv) => self.run(argv.clone(), parcel).await,
-            Transport::Webhook(url) => self.post(url, parcel).await,
+            Deliver::Command(argv) => self.run(argv.clone(), parcel).await,
+            Deliver::Webhook(url) => self.post(url, parcel).await,
         }
     }
 
@@ -168,19 +132,11 @@ fn last_words(ended: &Ended, recipient: &str) -> String {
     }
 }
 
-/// The file that messages are put into. Clones share the index of its keys.
+/// The file that messages are put into.
 #[derive(Debug, Clone)]
-pub(super) struct Outbox(pub(super) Jsonl);
+struct Outbox(Jsonl);
 
 impl Outbox {
-    /// Whether a message with this key stands in it.
-    pub(super) fn contains(&self, key: &str) -> Result<bool, Trouble> {
-        match self.0.hold_if_there()? {
-            Some(held) => Ok(!held.find(key)?.is_empty()),
-            None => Ok(false),
-        }
-    }
-
     /// Puts a message into it.
     async fn put(
         self,
@@ -206,7 +162,7 @@ impl Outbox {
         let unread = |why| Unput::Trouble(why, true);
         let held = self.0.hold().map_err(unread)?;
         let found = held.find(&parcel.key).map_err(unread)?;
-        if !found.is_empty() {
+        if !found.lines.is_empty() {
             return Ok("it stood in the outbox");
         }
         match record.state(&parcel.key).map_err(unread)? {
