@@ -1,6 +1,5 @@
-//! What all handles of a runtime share: its parts, and how its workers stand.
-//!
-//! Never: drives a run.
+//! The state that all handles of a runtime share: its parts, the number of running workers and the
+//! error of the last worker that failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use tokio::sync::watch;
 use crate::assemble::{House, worker_options};
 use crate::error::Error;
 
-/// The parts of a runtime, and how its workers stand.
+/// The parts of a runtime and the state of its workers.
 pub(crate) struct RuntimeState {
     pub(crate) house: House,
     pub(crate) worker: WorkerOptions,
@@ -24,7 +23,7 @@ impl fmt::Debug for RuntimeState {
     }
 }
 
-/// How many workers there are, and why the last one that failed did.
+/// Number of running workers, and the error of the last worker that failed.
 #[derive(Debug, Default)]
 struct WorkerState {
     running: usize,
@@ -48,7 +47,7 @@ impl RuntimeState {
         })
     }
 
-    /// Counts a worker, until what this gives is ended or dropped.
+    /// Counts a worker as running until the returned guard is ended or dropped.
     pub(crate) fn start_worker(self: &Arc<Self>) -> RunningWorker {
         self.workers.send_modify(|workers| {
             workers.running += 1;
@@ -57,31 +56,31 @@ impl RuntimeState {
         RunningWorker(Some(Arc::clone(self)))
     }
 
-    /// Why nothing is driven, if the last worker has failed.
+    /// The error of the last failed worker if no worker runs.
     pub(crate) fn worker_failure(&self) -> Option<Error> {
         self.workers.borrow().failure()
     }
 
-    /// Returns when nothing is driven since the last worker has failed.
+    /// Waits until the last running worker fails, and returns its error.
     pub(crate) async fn worker_failed(&self) -> Error {
         let mut workers = self.workers.subscribe();
         loop {
             if let Some(failure) = workers.borrow_and_update().failure() {
                 return failure;
             }
-            // It lasts as long as this state.
+            // The sender is part of this state, so the channel is open.
             _ = workers.changed().await;
         }
     }
 }
 
-/// A worker that is counted, until it is ended or dropped.
+/// Guard of a running worker.
 #[derive(Debug)]
 pub(crate) struct RunningWorker(Option<Arc<RuntimeState>>);
 
 impl RunningWorker {
-    /// Tells everybody how the worker ended. After the last one the servers of tools are closed;
-    /// the next worker opens them afresh.
+    /// Records how the worker ended. After the last worker the MCP servers are closed; the next
+    /// worker starts them again.
     pub(crate) async fn end(mut self, worked: Result<(), Error>) -> Result<(), Error> {
         let failure = worked.err().map(Arc::new);
         if let Some(state) = self.0.take() {
@@ -89,7 +88,7 @@ impl RunningWorker {
             state.workers.send_modify(|workers| {
                 workers.running -= 1;
                 workers.failure = failure.clone().or(workers.failure.take());
-                // A worker that starts from now on finds new servers.
+                // A worker that starts from now on gets new connections.
                 closing = (workers.running == 0).then(|| state.house.restart_servers());
             });
             if let Some(closing) = closing {
@@ -108,7 +107,7 @@ impl Drop for RunningWorker {
         if let Some(state) = &self.0 {
             state.workers.send_modify(|workers| {
                 workers.running -= 1;
-                // Without an error those who wait for runs would wait for ever.
+                // Without an error, callers of `wait` would never return.
                 if std::thread::panicking() {
                     workers.failure = Some(Arc::new(Error::WorkerPanicked));
                 }

@@ -1,6 +1,5 @@
-//! Stands in for the clients of MCP servers in a build without the feature `mcp`.
-//!
-//! Never: silent about a server. Whoever asks for one is told what this build lacks.
+//! Replaces `clients` in a build without the feature `mcp`: every use of an MCP server is an error
+//! that names the feature.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::config::settings::Config;
 use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;
 
-/// A line over which no server of this file can be asked.
+/// A client that refuses every server of the file.
 pub(crate) fn line(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn Line> {
     if file.is_there() {
         tracing::warn!("the servers of {FILE_NAME} can't be used: {NO_CLIENT}");
@@ -22,12 +21,12 @@ pub(crate) fn line(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn Li
     Arc::new(NoClients)
 }
 
-/// Nobody logs in without a client, so there is no token of a login.
+/// Returns the text unchanged: without a client there are no tokens to redact.
 pub(crate) const fn without_tokens(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// The same for the end of a text.
+/// Length of a token that begins at the end of the text: always 0 without a client.
 pub(crate) const fn unfinished(_: &str) -> usize {
     0
 }

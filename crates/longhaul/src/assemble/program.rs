@@ -1,6 +1,4 @@
-//! Puts a runtime together for a program that uses the library, with a project or without one.
-//!
-//! Never: a rule. It opens and hands over.
+//! Assembles a runtime for a program that uses the library, with a project or without one.
 
 use std::sync::Arc;
 
@@ -51,8 +49,8 @@ pub(crate) fn open_project(
     Ok(house)
 }
 
-/// The store that a program names, as a setting; a store in memory is none. The program means a
-/// file below its own folder, which need not be the project's.
+/// The store URL of a program as a setting, or `None` for a store in memory. A relative path is
+/// resolved against the program's working directory, not the project's folder.
 fn store_flag(url: &str) -> Result<Option<Flag>, AssembleError> {
     let words = match url.strip_prefix("sqlite:") {
         Some(_) if url == FORGOTTEN => return Ok(None),
